@@ -71,7 +71,7 @@ COMPLEX: Final = (complex64, complex128)
 ALL: Final = (bool_, *INTEGER, *FLOAT, *COMPLEX)
 
 #: Dtypes of few bits, by name: elements have a byte each, are moved, and computed with
-#: in the dtype that is `wide`. Which of them there are depends on ml_dtypes.
+#: in the dtype that `widen` tells. Which of them there are depends on ml_dtypes.
 NARROW: Final = {
     name: np.dtype(vars(ml_dtypes)[name])
     for name in (
@@ -195,12 +195,12 @@ def is_key(dtype: Any) -> bool:
     return getattr(dtype, "type", None) is prng_key
 
 
-#: Those of few bits: moved and cast as they are, and computed with in `wide`.
+#: Those of few bits: moved and cast as they are, and computed with as `widen` tells.
 FEW: Final = frozenset(NARROW.values())
 
 
 def is_narrow(dtype: np.dtype[Any]) -> bool:
-    """Has the dtype few bits, so that it is moved and cast, and computed in `wide`?"""
+    """Has the dtype few bits, so that it is moved, cast, and computed wider?"""
     return dtype in FEW
 
 
@@ -209,7 +209,7 @@ def is_carried(dtype: np.dtype[Any]) -> bool:
     return dtype in FEW or is_key(dtype)
 
 
-def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def widen(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which one of few bits is computed with; of others themselves."""
     if dtype not in FEW:
         return dtype

@@ -184,10 +184,10 @@ class _ElementwiseRules:
 def _array_rule(name: str, number_: int, function: Function) -> Callable[[Node], Node]:
     """A function of arrays (*operands, result) as one of a node."""
 
-    def flat(operands: Sequence[Value]) -> list[Value]:
+    def apply(operands: Sequence[Value]) -> list[Value]:
         return [function(*operands)]
 
-    rule = Rule(name, (name, number_), flat, ())
+    rule = Rule(name, (name, number_), apply, ())
 
     def factor(node: Node) -> Node:
         operands = [*node.src, node]

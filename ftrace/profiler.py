@@ -288,7 +288,7 @@ def _events(
             "ph": "X", "cat": each.kind, "name": each.name,
             "ts": begun / 1e3, "dur": (ended - begun) / 1e3,
             "pid": pid, "tid": lanes.of(each),
-            "args": line | {k: _plain(value) for k, value in each.more.items()},
+            "args": line | {k: _as_json(value) for k, value in each.more.items()},
         })  # fmt: skip
     process = f"{rank}{platform.node()}, process {os.getpid()}"
     names = [("process_name", 0, process)]
@@ -330,7 +330,7 @@ class _Lanes:
         return self._numbers[key]
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """A value as JSON has it: numbers that are none, and objects, as text."""
     if value is None or isinstance(value, (bool, int, str)):
         return value

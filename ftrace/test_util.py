@@ -224,26 +224,26 @@ def _difference(
     """The central difference of each result along `tangents`, and its magnitude."""
     step = _STEP[_width(args)] if eps is None else eps
 
-    def moved(sign: float) -> list[np.ndarray[Any, Any]]:
+    def shift(sign: float) -> list[np.ndarray[Any, Any]]:
         shifted = tree.map(
             lambda x, t: (np.asarray(asarray(x)) + sign * step / 2 * t).astype(t.dtype),
             args, tangents,
         )  # fmt: skip
         return numpy_leaves(f(*shifted))
 
-    pairs = zip(moved(1), moved(-1), strict=True)
-    found = [_wide(high) / step - _wide(low) / step for high, low in pairs]
+    pairs = zip(shift(1), shift(-1), strict=True)
+    found = [_widen(high) / step - _widen(low) / step for high, low in pairs]
     return found, max([float(np.max(np.abs(x), initial=0)) for x in found], default=0.0)
 
 
-def _wide(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _widen(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return x.astype(np.complex128 if dtypes.is_complex(x.dtype) else np.float64)
 
 
 def inner_product(xs: Sequence[Any], ys: Sequence[Any]) -> Any:
     """⟨x, y⟩ without conjugation: vjp is the transpose, not the adjoint."""
     pairs = zip(xs, ys, strict=True)
-    total = sum((_wide(x) * _wide(y)).sum() for x, y in pairs)
+    total = sum((_widen(x) * _widen(y)).sum() for x, y in pairs)
     return np.real(np.asarray(total))
 
 
@@ -262,7 +262,7 @@ def _compare(
     absolute = tolerance * max(1.0, magnitude) if atol is None else atol
     relative = tolerance if rtol is None else rtol
     for got, want in zip(numpy_leaves(gots), wants, strict=True):
-        if not np.allclose(_wide(got), want, relative, absolute, True):
+        if not np.allclose(_widen(got), want, relative, absolute, True):
             error = np.max(np.abs(got - want))
             raise errors.GradientCheckError(
                 f"check_grads: {what}: they differ by {error} where "

@@ -216,7 +216,7 @@ def cache(call: Function, **_: Any) -> Function:
     """`call(fun, *args)`, done once for equal wrapped functions and arguments."""
     known: dict[Any, tuple[Any, WrappedFun]] = {}
 
-    def cached(fun: WrappedFun, *args: Any) -> Any:
+    def look_up(fun: WrappedFun, *args: Any) -> Any:
         key = fun, args
         if key in known:
             answer, called = known[key]
@@ -226,8 +226,8 @@ def cache(call: Function, **_: Any) -> Function:
         known[key] = answer, fun
         return answer
 
-    cached.__dict__["cache_clear"] = known.clear
-    return cached
+    look_up.__dict__["cache_clear"] = known.clear
+    return look_up
 
 
 # Arguments as flat lists.

@@ -59,23 +59,23 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
     """
 
     @wraps(f)
-    def sparsified(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         leaves, treedef = tree.flatten((args, kwargs), is_leaf=_is_sparse)
         shown = [
             ShapeDtypeStruct(x.shape, x.dtype) if _is_sparse(x) else x for x in leaves
         ]
         kept: list[Any] = []
 
-        def dense(*flat: Any) -> Any:
+        def call_dense(*flat: Any) -> Any:
             given, named = tree.unflatten(treedef, flat)
             results, structure = tree.flatten(f(*given, **named))
             kept[:] = [structure]
             return results
 
-        closed = make_jaxpr(dense)(*shown)
+        closed = make_jaxpr(call_dense)(*shown)
         return tree.unflatten(kept[0], evaluate(closed, *leaves))
 
-    return sparsified
+    return call
 
 
 @without_checks

@@ -277,7 +277,7 @@ def checkify(
     wanted = frozenset(errors)
 
     @wraps(f)
-    def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
+    def run(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
         leaves, treedef = tree.flatten((args, kwargs))
         places = [i for i, x in enumerate(leaves) if is_value(x)]
         values = [leaves[i] for i in places]
@@ -305,7 +305,7 @@ def checkify(
         error = Error(state[0], payloads, tuple(walk.sites))
         return error, output.build(found[:count])
 
-    return checked
+    return run
 
 
 @without_checks

@@ -210,7 +210,7 @@ def _flag_or_none(value: Any, name: str) -> bool | None:
     return None if value is None else _flag(value, name, "None, True or False")
 
 
-def _whole(value: Any, name: str, wanted: str = "a whole number") -> int:
+def _read_int(value: Any, name: str, wanted: str = "a whole number") -> int:
     try:
         return operator.index(value)
     except TypeError:
@@ -274,7 +274,7 @@ def _threads(value: Any, name: str = "threads") -> int | None:
     wanted = "a whole number or None"
     if isinstance(value, bool):
         raise _wrong(name, wanted, value)
-    count = _whole(value, name, wanted)
+    count = _read_int(value, name, wanted)
     if not 1 <= count <= MACHINE_THREADS:
         raise ValueRangeError(
             f"{name} must be from 1 to {MACHINE_THREADS}, which is what this machine "
@@ -286,21 +286,21 @@ def _threads(value: Any, name: str = "threads") -> int | None:
 def _devices(value: Any, name: str) -> int | None:
     if value is None:
         return None
-    count = _whole(value, name, "a whole number, or None")
+    count = _read_int(value, name, "a whole number, or None")
     if not 1 <= count <= MAX_DEVICES:
         raise ValueRangeError(f"{name} must be from 1 to {MAX_DEVICES}, got {count}")
     return count
 
 
 def _seconds(value: Any, name: str) -> int:
-    count = _whole(value, name, "a whole number of seconds")
+    count = _read_int(value, name, "a whole number of seconds")
     if count < 1:
         raise ValueRangeError(f"{name} must be 1 second or more, got {count}")
     return count
 
 
 def _bytes(value: Any, name: str, none: str = "is no disk cache") -> int:
-    size = _whole(value, name, "a whole number of bytes")
+    size = _read_int(value, name, "a whole number of bytes")
     if size < 0:
         raise ValueRangeError(f"{name} must be 0 or more, got {size}; 0 {none}")
     return size
@@ -324,8 +324,8 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     **{name: _flag for name, kind in Config.__annotations__.items() if kind == "bool"},
     "enable_x64": _flag_or_none,
     "device": _device,
-    "debug": _whole,
-    "observed": _whole,
+    "debug": _read_int,
+    "observed": _read_int,
     "disabled_rules": _rules,
     "threads": _threads,
     "cpu_devices": _devices,

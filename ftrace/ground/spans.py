@@ -195,7 +195,7 @@ class span:  # read as a function
 def in_span(kind: str, name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """A function, each call of which is such a block."""
 
-    def made(function: Callable[P, T]) -> Callable[P, T]:
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             if not recorders:
@@ -205,4 +205,4 @@ def in_span(kind: str, name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
         return call
 
-    return made
+    return decorate

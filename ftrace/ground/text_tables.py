@@ -92,7 +92,7 @@ class Section(NamedTuple):
                 del widths[i]
         spare = width - sum(widths.values())
         if spare < 0 and not self.columns[-1]:
-            return self._stacked().rich(width)
+            return self._stack().rich(width)
         table = Table(box=None, pad_edge=True)
         for i, least in widths.items():
             more = min(max(spare, 0), _SIDES + max(map(len, columns[i])) - least)
@@ -105,7 +105,7 @@ class Section(NamedTuple):
             table.add_row(*[Text(row[i]) for i in widths])
         return table
 
-    def _stacked(self) -> Section:
+    def _stack(self) -> Section:
         """The same with the last column below the first."""
         below = "\n    "
         rows = [

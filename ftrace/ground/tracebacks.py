@@ -50,7 +50,7 @@ def _without_ours(
     return shown, count
 
 
-def _shown_with(error: BaseException) -> list[BaseException]:
+def _related_to(error: BaseException) -> list[BaseException]:
     """What is shown beside an exception: its cause, its context, those of a group."""
     related = [error.__cause__, error.__context__, *getattr(error, "exceptions", ())]
     return [each for each in related if each is not None]
@@ -68,7 +68,7 @@ def _chain(error: BaseException | None) -> list[tuple[BaseException, bool]]:
         if id(each) not in found:
             found[id(each)] = each, told
             told = isinstance(each, FtraceError)
-            pending += [(other, told) for other in _shown_with(each)]
+            pending += [(other, told) for other in _related_to(each)]
     return list(found.values())
 
 

@@ -278,7 +278,7 @@ def _table(
     return np.asarray(rows, np.int32)
 
 
-def _own(table: np.ndarray[Any, Any], axes: Sequence[Axis]) -> Any:
+def _row_of_instance(table: np.ndarray[Any, Any], axes: Sequence[Axis]) -> Any:
     """The row of this instance in a table with one for each."""
     return as_value(table)[axis_index(tuple(axis.name for axis in axes))]
 
@@ -297,10 +297,10 @@ def _group_members(
     group_of = {int(i): n for n, row in enumerate(table) for i in row if i >= 0}
     own = table[[group_of[i] for i in range(len(group_of))]]
     first = np.where(own < 0, own[:, :1], own)
-    rows = _gather(axes, x)[_own(first, axes)]
+    rows = _gather(axes, x)[_row_of_instance(first, axes)]
     if op is not red.psum_p or own.min() >= 0:
         return rows  # who stands for nobody is there already
-    there = _own(own >= 0, axes)
+    there = _row_of_instance(own >= 0, axes)
     there = reshape(there, (*there.shape, *[1] * (rows.ndim - 1)))
     return where(there, rows, cast(0, rows.dtype))
 
@@ -308,7 +308,7 @@ def _group_members(
 def _rank_in_group(what: str, axes: Sequence[Axis], groups: Any) -> Any:
     """At which place of its group this instance is."""
     table = _table(what, axes, groups)
-    return _own(np.argsort(table.ravel()) % table.shape[1], axes)
+    return _row_of_instance(np.argsort(table.ravel()) % table.shape[1], axes)
 
 
 def _join(x: Any, axis: int, tiled: bool) -> Any:
@@ -613,7 +613,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     tables = np.full((2, size), -1, np.int32)
     for a, b in pairs:
         tables[0, b], tables[1, a] = a, b
-    source, target = [_own(table, axes) for table in tables]
+    source, target = [_row_of_instance(table, axes) for table in tables]
     op = red.ppermute_p
 
     def of_value(value: Value) -> Any:

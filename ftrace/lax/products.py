@@ -122,7 +122,7 @@ def dot_general(
     if x.dtype != y.dtype:  # the one that holds more, where `promote` may take a third
         most = max(x.dtype, y.dtype, key=_capacity)
         preferred_element_type = preferred_element_type or most
-        x, y = [ax.cast(v, dtypes.wide(most)) for v in (x, y)]
+        x, y = [ax.cast(v, dtypes.widen(most)) for v in (x, y)]
     (x, y), final = promote(x, y, preferred_element_type=preferred_element_type)
     return finish(dot_axes(name, x, y, summed, batch), final)
 
@@ -571,7 +571,7 @@ def scaled_dot_general(
     x, y = ax.as_value(lhs), ax.as_value(rhs)
     (of_x, of_y), (batch_x, batch_y) = dimension_numbers
     (left, kept_x), (right, kept_y) = (
-        _flat(v, axes, batch)
+        _flatten(v, axes, batch)
         for v, axes, batch in ((x, of_x, batch_x), (y, of_y, batch_y))
     )
     result = _dot(left, right, tuple(configs))
@@ -579,7 +579,7 @@ def scaled_dot_general(
     return ax.cast(ax.reshape(result, shape), final)
 
 
-def _flat(x: Any, summed: Sequence[int], batch: Sequence[int]) -> tuple[Any, Any]:
+def _flatten(x: Any, summed: Sequence[int], batch: Sequence[int]) -> tuple[Any, Any]:
     """(batch, kept, summed), and the sizes of the axes that are kept."""
     kept = [i for i in range(x.ndim) if i not in (*summed, *batch)]
     return ax.merge_axes(x, batch, kept, summed), [x.shape[i] for i in kept]

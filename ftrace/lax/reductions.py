@@ -60,11 +60,11 @@ def recognise(computation: Function, dtype: np.dtype[Any]) -> Primitive | None:
 def _trace(computation: Function, dtype: np.dtype[Any]) -> Primitive | None:
     scalar = ShapedArray.of((), dtype)
 
-    def combined(a: Any, b: Any) -> list[Any]:
+    def combine(a: Any, b: Any) -> list[Any]:
         return [computation(a, b)]
 
     try:
-        graph = trace("reduce", combined, [scalar, scalar])
+        graph = trace("reduce", combine, [scalar, scalar])
     except (errors.FtraceError, TypeError, ValueError):
         return None  # it takes something else than two scalars
     (result,) = graph.outputs

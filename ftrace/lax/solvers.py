@@ -319,10 +319,10 @@ class _Problem:
         where = f"{self.what}: {name}"
         message = f"{where} must return a pair (x, aux) with has_aux=True"
 
-        def flat(given: Any) -> Any:
+        def solve(given: Any) -> Any:
             return pair_of(function(given), message, function)
 
-        traced = bodies.trace_function(where, flat, self.treedef, self.avals)
+        traced = bodies.trace_function(where, solve, self.treedef, self.avals)
         count, outputs = len(self.avals), traced.draft.outputs
         first = tree.structure(tree.unflatten(traced.treedef, outputs)[0])
         self._check(where, first, [n.aval for n in outputs[:count]])

@@ -62,20 +62,20 @@ def with_slopes(function: Callable[..., Any], *slopes: Callable[..., Any]) -> An
     """
 
     @custom_jvp
-    def ruled(*operands: Any) -> Any:
+    def call(*operands: Any) -> Any:
         return function(*operands)
 
     def rule(operands: Any, tangents: Any) -> Any:
         parts = [
-            tree.map(lambda slope, t=t: slope * t, slope(ruled, *operands))
+            tree.map(lambda slope, t=t: slope * t, slope(call, *operands))
             for slope, t in zip(slopes, tangents, strict=True)
             if not isinstance(t, SymbolicZero)
         ]
         tangent = tree.map(lambda *terms: sum(terms[1:], terms[0]), *parts)
-        return ruled(*operands), tangent
+        return call(*operands), tangent
 
-    ruled.defjvp(rule, symbolic_zeros=True)
-    return ruled
+    call.defjvp(rule, symbolic_zeros=True)
+    return call
 
 
 #: Steps of a loop at most: more than any region needs.

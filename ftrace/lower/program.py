@@ -343,7 +343,7 @@ class Program:
         return any(step.phase != "whole" for step in exchanges)
 
     @property
-    def written(self) -> set[int]:
+    def written_slots(self) -> set[int]:
         """The slots that its steps write."""
         return {slot for step in self.steps for slot in results_of(step)}
 

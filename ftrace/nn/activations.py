@@ -771,7 +771,7 @@ def _visible_keys(
 def _logits(q: Any, k: Any, scale: float, bias: Any, seen: Any) -> Any:
     """query·keyᵀ·scale + bias, where a query sees the key, in float32."""
     # In float32 at least.
-    wide, _ = dtypes.promote((dtypes.wide(q.dtype), False), (dtypes.float32, False))
+    wide, _ = dtypes.promote((dtypes.widen(q.dtype), False), (dtypes.float32, False))
     logits = _per_head("btnh", "bnts", q.astype(wide), k.astype(wide)) * scale
     if bias is not None:
         logits = (logits + bias).astype(wide)

@@ -490,7 +490,7 @@ def modf(x: Value, /, out: None = None) -> tuple[Any, Any]:
 # Divisors and multiples.
 
 
-def _whole(name: str, x1: Value, x2: Value) -> list[Any]:
+def _promote_integers(name: str, x1: Value, x2: Value) -> list[Any]:
     x1, x2 = ew.promote_together(x1, x2)
     if not dtypes.is_integer(x1.dtype):
         raise ValueRangeError(f"{name} takes integers, got {x1.dtype.name}")
@@ -513,7 +513,7 @@ def gcd(x1: Value, x2: Value) -> Any:
       >>> fnp.gcd(fnp.array([12, 7, 0]), 8)
       Array([4, 1, 8], dtype=int32)
     """
-    x1, x2 = map(abs, _whole("gcd", x1, x2))
+    x1, x2 = map(abs, _promote_integers("gcd", x1, x2))
     # The least number of a dtype is its own absolute value, and leaves its sign behind.
     return abs(_loop_over("gcd", np.gcd, _divide_once, x1, x2))
 
@@ -539,7 +539,7 @@ def lcm(x1: Value, x2: Value) -> Any:
       >>> fnp.lcm(fnp.array([4, 6]), 10)
       Array([20, 30], dtype=int32)
     """
-    x1, x2 = map(abs, _whole("lcm", x1, x2))
+    x1, x2 = map(abs, _promote_integers("lcm", x1, x2))
     divisor = gcd(x1, x2)
     safe = ax.choose(divisor == 0, 1, divisor)
     return elementwise(p.div, x1, safe) * x2

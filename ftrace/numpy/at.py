@@ -485,7 +485,7 @@ def _update_now(
     new = convert(asarray(values).numpy(), x.dtype)
     try:
         with np.errstate(all="ignore"):
-            result = _updated(kind, x.numpy(), new, *indexing.index_entries(known))
+            result = _update(kind, x.numpy(), new, *indexing.index_entries(known))
     except (IndexError, OverflowError, TypeError, ValueError):
         return None
     made = Array.of(result, x.weak_type)
@@ -493,7 +493,7 @@ def _update_now(
     if (tape := recording.tape) is not None and parts is not None:
         places = [_note_slice(tape, part) for part in parts]
         operands = [x, tape.convert(values, x.dtype), *places]
-        tape.note(partial(_updated, kind), operands, made)
+        tape.note(partial(_update, kind), operands, made)
     return made
 
 
@@ -506,7 +506,7 @@ def _note_slice(tape: Tape, part: Any) -> Any:
     return made
 
 
-def _updated(kind: str, x: Any, new: Any, *index: Any) -> Any:
+def _update(kind: str, x: Any, new: Any, *index: Any) -> Any:
     """A copy of an array of NumPy's, changed at an index."""
     result = _host.array(x)
     if kind == "set":

@@ -185,14 +185,14 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
       >>> fnp.issubdtype(fnp.int32, fnp.floating)
       False
     """
-    first, second = _plain(arg1), _plain(arg2)
+    first, second = _as_type(arg1), _as_type(arg2)
     if isinstance(first, _DTYPE) and first.isbuiltin != 1:  # NumPy does not know it
         of_kind = _CLASSES[dtypes.kind(first)]
         return second == first or any(second is c for c in of_kind)
     return bool(np.issubdtype(first, second))
 
 
-def _plain(kind: Any) -> Any:
+def _as_type(kind: Any) -> Any:
     """A dtype, or one of NumPy's abstract classes."""
     if any(kind is abstract for abstract in _ABSTRACT):
         return kind

@@ -422,7 +422,7 @@ def _transform(name: str, kind: str, a: Value, s: Any, axes: Any, norm: Any) -> 
     if kind == "irfft":
         sizes[-1] = lengths[-1] // 2 + 1
     if 0 in lengths:
-        return _empty(x, kind, places, lengths)
+        return _fft_empty(x, kind, places, lengths)
     for axis, size in zip(places, sizes, strict=True):
         x = resize(x, axis, size)
     order = (*[i for i in range(x.ndim) if i not in places], *places)
@@ -434,7 +434,7 @@ def _transform(name: str, kind: str, a: Value, s: Any, axes: Any, norm: Any) -> 
     return ax.permute(y, ax.inverse(order))
 
 
-def _empty(x: Any, kind: str, axes: Sequence[int], lengths: Sequence[int]) -> Any:
+def _fft_empty(x: Any, kind: str, axes: Sequence[int], lengths: Sequence[int]) -> Any:
     """The transform of no elements."""
     shape, dtype = list(x.shape), dtypes.complex_dtype(dtypes.real_dtype(x.dtype))
     for axis, size in zip(axes, lengths, strict=True):

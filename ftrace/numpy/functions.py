@@ -263,7 +263,7 @@ def vectorize(
     cores = _parse_signature(signature) if signature is not None else None
 
     @wraps(pyfunc, updated=())
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def apply(*args: Any, **kwargs: Any) -> Any:
         named = [i for i in range(len(args)) if i not in left_out]
         places = [i for i in named if args[i] is not None]
         inner = cores and (_without_none([args[i] for i in named], cores[0]), cores[1])
@@ -282,7 +282,7 @@ def vectorize(
         ]
         return _map_cores(call, operands, inner)
 
-    return owning(mapped)
+    return owning(apply)
 
 
 def _without_none(args: list[Any], cores: list[Core]) -> list[Core]:

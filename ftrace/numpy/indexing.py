@@ -250,7 +250,7 @@ def parse_index(
     batch_shapes: list[Shape] = []
     order: list[Any] = []
     axis = 0
-    parts = _without_ellipsis(shape, [_plain(p) for p in index_entries(index)])
+    parts = _without_ellipsis(shape, [_resolve_part(p) for p in index_entries(index)])
     joined = together and any(isinstance(part, Tracer) for part in parts)
     for part in parts:
         if joined and type(part) is int and not sym.is_dynamic(shape[axis]):
@@ -296,7 +296,7 @@ def index_entries(index: Any) -> Any:
     return index if bool(is_tuple) else (index,)
 
 
-def _plain(part: Any) -> Any:
+def _resolve_part(part: Any) -> Any:
     """A part of an index: None, Ellipsis, slice, int, NumPy array or tracer."""
     if part is None or part is Ellipsis or type(part) in (int, slice, sym.Dim):
         return part
@@ -317,7 +317,7 @@ def _plain(part: Any) -> Any:
     if isinstance(part, str):
         raise errors.DtypeError(f"an index must be an integer or bool, got {part!r}")
     if ax.is_sequence(part) and any(isinstance(p, Tracer) for p in part):
-        return _plain(array(part))
+        return _resolve_part(array(part))
     if type(part) is Array and part.dtype.kind in "iu":
         return as_signed(part.numpy())  # NumPy, or `parse_index`, looks at them
     values = np.asarray(part)
@@ -436,7 +436,7 @@ def numpy_index(index: Any) -> Any:
     """A concrete index as NumPy takes it; None if a part of it is traced."""
     if type(index) in (int, slice):
         return index
-    parts = [_plain(part) for part in index_entries(index)]
+    parts = [_resolve_part(part) for part in index_entries(index)]
     return None if any(isinstance(part, Tracer) for part in parts) else tuple(parts)
 
 

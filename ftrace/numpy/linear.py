@@ -59,13 +59,13 @@ def promote(
     given: Sequence[Value] = operands
     if any(map(dtypes.is_narrow, kinds)):
         preferred_element_type = preferred_element_type or ew.common_type(*operands)[0]
-        given = [ax.cast(ax.as_value(x), dtypes.wide(d))
+        given = [ax.cast(ax.as_value(x), dtypes.widen(d))
                  for x, d in zip(operands, kinds, strict=True)]  # fmt: skip
     if preferred_element_type is None:
         return alike(*given), None
     dtype, _ = ew.common_type(*given)
     final = dtypes.as_dtype(preferred_element_type)
-    joined, _ = dtypes.promote((dtype, False), (dtypes.wide(final), False))
+    joined, _ = dtypes.promote((dtype, False), (dtypes.widen(final), False))
     return [ax.cast(x, joined) for x in given], final
 
 

@@ -44,7 +44,7 @@ __all__ = [
 
 
 def _of_one_value(name: str, value: int):
-    def filled(shape: Any, dtype: Dtype = None) -> Any:
+    def fill(shape: Any, dtype: Dtype = None) -> Any:
         """An array of one value.
 
         Args:
@@ -57,7 +57,7 @@ def _of_one_value(name: str, value: int):
         target = dtype_or(dtype, dtypes.default_dtype("f"))
         return ax.full(ax.check_sizes(shape, name), value, target)
 
-    return filled
+    return fill
 
 
 @member(_of_one_value, 0)
@@ -356,7 +356,7 @@ def linspace(
     compute = dtypes.strong_dtype(dtypes.to_inexact(natural), weak)
     target = dtype_or(dtype, compute)
     if dtypes.is_inexact(target):
-        compute = dtypes.promote((compute, False), (dtypes.wide(target), False))[0]
+        compute = dtypes.promote((compute, False), (dtypes.widen(target), False))[0]
     start, stop = ax.cast(start, compute), ax.cast(stop, compute)
     shape = broadcast_shapes("linspace", [start.shape, stop.shape])
     axis = ax.canonical_axis(axis, len(shape) + 1, "linspace")

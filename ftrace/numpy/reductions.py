@@ -177,7 +177,7 @@ def without_nan(a: Value, fill: float) -> Any:
     return ax.choose(missing, ax.full((), fill, a.dtype, a.weak_type), a)
 
 
-def counted(name: str, a: Value, where: Value | None) -> Any:
+def mask_nans(name: str, a: Value, where: Value | None) -> Any:
     """(values, mask of those that count), of which NaN is none."""
     a = ax.as_value(a)
     if not dtypes.is_inexact(a.dtype):

@@ -103,7 +103,7 @@ def nanmean(
       >>> fnp.nanmean(fnp.array([1.0, fnp.nan, 3.0]))
       Array(2., dtype=float32)
     """
-    a, where = reductions.counted("nanmean", a, where)
+    a, where = reductions.mask_nans("nanmean", a, where)
     return _mean_over("nanmean", a, axis, dtype, out, keepdims, where)
 
 
@@ -235,7 +235,7 @@ def _spread_of_numbers(name: str, root: bool):
         Raises:
           AxisError: there is no such axis.
         """
-        a, where = reductions.counted(name, a, where)
+        a, where = reductions.mask_nans(name, a, where)
         return spread_of_all(
             a, axis, dtype, out, ddof, keepdims, where=where, mean=mean
         )

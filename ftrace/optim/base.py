@@ -69,13 +69,13 @@ def _check(make: FunctionType, types: dict[str, str]) -> Callable[..., Any]:
     names = list(signature(make).parameters)
 
     @wraps(make)
-    def checked(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         for name, value in (*zip(names, args, strict=False), *kwargs.items()):
             if name in types:
                 check_scalar(make.__name__, name, value, types[name])
         return make(*args, **kwargs)
 
-    return checked
+    return call
 
 
 def check_scalar(function: str, name: str, value: Any, kind: str = "Scalar") -> None:

@@ -233,11 +233,11 @@ def _attempt(
 def _cast(function: Any, like: Any) -> Any:
     """The function, whose results have the dtypes of what a loop began with."""
 
-    def typed(s: Any) -> Any:
+    def call(s: Any) -> Any:
         found = function(s)
         return trees.map(lambda x, y: fnp.asarray(x, fnp.asarray(y).dtype), found, like)
 
-    return typed
+    return call
 
 
 def strong_wolfe(

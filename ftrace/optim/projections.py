@@ -42,11 +42,11 @@ def projection_box(tree: Tree, lower: Any, upper: Any) -> Tree:
       Array([0. , 0.5, 1. ], dtype=float32)
     """
 
-    def whole(bound: Any) -> Tree:
+    def spread(bound: Any) -> Tree:
         one = trees.structure(bound) != trees.structure(tree)
         return trees.map(lambda x: bound, tree) if one else bound
 
-    return trees.map(fnp.clip, tree, whole(lower), whole(upper))
+    return trees.map(fnp.clip, tree, spread(lower), spread(upper))
 
 
 def projection_hypercube(tree: Tree, scale: Any = 1) -> Tree:

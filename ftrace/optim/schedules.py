@@ -264,13 +264,13 @@ def join_schedules(
     for boundary in boundaries:
         base.check_scalar("join_schedules", "each boundary", boundary)
 
-    def joined(step: Any) -> Any:
+    def schedule_at(step: Any) -> Any:
         value = schedules[0](step)
         for boundary, schedule in zip(boundaries, schedules[1:], strict=True):
             value = fnp.where(step < boundary, value, schedule(step - boundary))
         return value
 
-    return joined
+    return schedule_at
 
 
 def warmup_cosine_decay_schedule(

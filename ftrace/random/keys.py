@@ -87,14 +87,14 @@ def _keys_of_words(words: Words, dtype: np.dtype[Any]) -> Node:
     """Keys of their words, of one dtype of keys; of uint32 with one more axis."""
     if not dtypes.is_key(dtype):
         return _side_by_side(words)
-    parts = [_wide(words[i + 1], words[i]) for i in range(0, len(words), 2)]
+    parts = [_join(words[i + 1], words[i]) for i in range(0, len(words), 2)]
     if len(parts) == 1:
         return p.bitcast(parts[0], arg=dtype)
     whole = p.make_complex(*[p.bitcast(x, arg=dtypes.float64) for x in parts])
     return p.bitcast(whole, arg=dtype)
 
 
-def _wide(high: Node, low: Node) -> Node:
+def _join(high: Node, low: Node) -> Node:
     """64 bits of two words."""
     high, low = (p.cast(x, dtypes.uint64) for x in (high, low))
     return p.bit_or(p.shift_left(high, const_like(high, 32)), low)
@@ -168,7 +168,7 @@ def _bits_in_halves(key: Key, width: int, shape: Shape) -> Tracer:
     first, second = _words(key.node)
     bits = _hash_halves((first, second), -(-size * width // 32))
     if width == 64:
-        bits = _wide(*[shrink_axis(bits, 0, i * size, (i + 1) * size) for i in (0, 1)])
+        bits = _join(*[shrink_axis(bits, 0, i * size, (i + 1) * size) for i in (0, 1)])
     elif width < 32:
         wide = bc.expand(reshape(bits, (*bits.shape, 1)), (*bits.shape, 32 // width))
         places = iota(dtypes.uint32, wide.shape, 1)
@@ -234,7 +234,7 @@ def random_bits(key: Key, width: int, shape: Shape) -> Tracer:
     if not settings.current().threefry_partitionable:
         return _bits_in_halves(key, width, shape)
     x, y = _hash_positions(key, shape)
-    bits = _wide(x, y) if width == 64 else p.cast(p.bit_xor(x, y), uint_of(width))
+    bits = _join(x, y) if width == 64 else p.cast(p.bit_xor(x, y), uint_of(width))
     return key.scope.wrap(bits)
 
 

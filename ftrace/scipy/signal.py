@@ -125,7 +125,7 @@ def stft(
         errors.one_of("stft: boundary", boundary, (None, *_BOUNDARIES))
     x, axis = _signal(x, axis)
     if x.size == 0:
-        return _empty(x.shape, x.dtype)
+        return _no_segments(x.shape, x.dtype)
     spectrum = _Spectrum.of(
         "stft", x, window, nperseg, noverlap, nfft, detrend, return_onesided
     )
@@ -217,7 +217,7 @@ def _csd(
     if x.size == 0 or other.size == 0:
         outer = np.broadcast_shapes(x.shape[:-1], other.shape[:-1])
         shape = (*outer, min(x.shape[-1], other.shape[-1]))
-        f, _, found = _empty(shape, x.dtype)
+        f, _, found = _no_segments(shape, x.dtype)
         return f, fnp.moveaxis(found.real if own else found, -1, where)
     size = max(x.shape[-1], other.shape[-1])
     both = dtypes.is_complex(x.dtype)
@@ -420,7 +420,7 @@ def _signal(x: Value, axis: int) -> tuple[Any, int]:
     return fnp.moveaxis(x, axis, -1), axis
 
 
-def _empty(shape: Any, dtype: Any) -> tuple[Any, Any, Any]:
+def _no_segments(shape: Any, dtype: Any) -> tuple[Any, Any, Any]:
     real = fnp.zeros(shape, dtypes.real_dtype(dtype))
     return real, real, fnp.zeros(shape, dtypes.complex_dtype(dtypes.real_dtype(dtype)))
 

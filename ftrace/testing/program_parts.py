@@ -474,7 +474,7 @@ class _Walk(InterpreterDriver):
         copies = self._on_device(step, memories)
         super().run_kernel(step, memories)
 
-        def written(found: Any) -> list[Values]:
+        def results_in(found: Any) -> list[Values]:
             pairs = zip(step.slots, step.buffers, strict=True)
             return [_numbers(found[n], spec) for n, spec in pairs if spec.written]
 
@@ -486,9 +486,9 @@ class _Walk(InterpreterDriver):
                 given[n] = _bytes(other)
             buffers = [given[n] for n in step.slots]
             _Jittered(self.plans[step], buffers, random).run()
-            return written(given)
+            return results_in(given)
 
-        if self.wrong(written(copies), written(memories), again):
+        if self.wrong(results_in(copies), results_in(memories), again):
             raise _Differs(step.info.name)
         return None
 

@@ -44,7 +44,7 @@ from ftrace.trace.symbolic import any_dynamic
 from ftrace.transforms import array_files
 from ftrace.transforms.jit.compiled_graph import CompiledGraph
 from ftrace.transforms.jit.jit import Jitted
-from ftrace.transforms.jit.stages import known_inputs
+from ftrace.transforms.jit.stages import concrete_inputs
 
 #: Of what a file has. Those of another form are refused.
 FORM = 1
@@ -83,7 +83,7 @@ def record(path: array_files.PathLike, f: Callable[..., Any], *args: Any) -> Non
     tree.check_callable(f, "record")
     jitted = f if isinstance(f, Jitted) else Jitted(f)
     graph = ready_graph(jitted.trace(*args).graph)
-    arrays = known_inputs("record", graph, jitted.leaves(args, {}))
+    arrays = concrete_inputs("record", graph, jitted.leaves(args, {}))
     if graph.effects or any(any_dynamic(n.shape) for n in graph.nodes):
         raise ArgumentError(
             "record: a program with effects or dynamic sizes is not recorded; leave "

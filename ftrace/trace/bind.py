@@ -79,12 +79,12 @@ def _infer(op: Primitive, arg: Any, types: tuple[Any, ...]) -> ShapedArray | Non
 def _bind_wide(op: Primitive, operands: Sequence[Array], arg: Any) -> Any:
     """`bind` of arrays of few bits: done in a wide dtype, and rounded."""
     aval = op.infer(arg, *[aval_of(x) for x in operands])
-    found = bind(op, *map(_wide, operands), arg=arg)
+    found = bind(op, *map(_widen, operands), arg=arg)
     return _recast(found, aval.dtype)
 
 
-def _wide(x: Array) -> Any:
-    return _recast(x, dtypes.wide(x.dtype))
+def _widen(x: Array) -> Any:
+    return _recast(x, dtypes.widen(x.dtype))
 
 
 def _recast(x: Any, dtype: np.dtype[Any]) -> Any:
@@ -171,7 +171,7 @@ def bind_compound(op: Compound, *operands: Value, arg: Any = None) -> list[Any]:
     put_somewhere(arrays)  # raises where they are apart
     avals = op.infer(arg, *[aval_of(x) for x in arrays])
     if op.widens([x.dtype for x in arrays]):
-        found = bind_compound(op, *map(_wide, arrays), arg=arg)
+        found = bind_compound(op, *map(_widen, arrays), arg=arg)
         return [_recast(x, a.dtype) for x, a in zip(found, avals, strict=True)]
     for aval in avals:
         evaluate.require_memory(op.name, aval)
@@ -385,7 +385,7 @@ def _elementwise_wide(
 ) -> Array:
     """`elementwise` in a wider dtype, rounded to that which it has in `compute`."""
     same = [_recast(asarray(x), compute) for x in operands]
-    found = elementwise(op, *map(_wide, same))
+    found = elementwise(op, *map(_widen, same))
     operand = ShapedArray.of((), compute)
     return _recast(found, op.infer(None, *[operand] * len(same)).dtype)
 

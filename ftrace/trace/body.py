@@ -241,7 +241,7 @@ def spread(flags: Sequence[bool], found: Iterable[T | None]) -> list[T | None]:
     )
 
 
-def around(
+def flow_around_loop(
     flags: Sequence[F], carry: range, step: Callable[[list[F]], tuple[T, Any]]
 ) -> tuple[list[F], T]:
     """Which inputs of a loop's body something holds of, once the carry has gone around.
@@ -276,7 +276,7 @@ def varying_carry(body: Body, flags: Sequence[bool], carry: range) -> Linearized
         found = linearize(body, tuple(current))
         return found, [t is not None for t in found.outputs]
 
-    return around(flags, carry, step)[1]
+    return flow_around_loop(flags, carry, step)[1]
 
 
 def depends_on(nodes: Sequence[Node], leaves: Sequence[Node]) -> set[Node]:
@@ -393,5 +393,5 @@ def batch_carry(
         found = batch_body(body, flags, size, [flags[i] for i in carry])
         return found, found[1]
 
-    flags, (made, has) = around(batched, carry, step)
+    flags, (made, has) = flow_around_loop(batched, carry, step)
     return flags, made, has

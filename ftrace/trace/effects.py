@@ -462,7 +462,7 @@ class Inspection:
         self.tell(value.sharding)
 
 
-def inspected(graph: g.Graph) -> list[tuple[g.Node, Callback]]:
+def inspections(graph: g.Graph) -> list[tuple[g.Node, Callback]]:
     """The values of a graph of which a callback is told how they lie."""
     found: list[tuple[g.Node, Callback]] = []
     tokens = [*graph.effects[1:]]
@@ -477,7 +477,7 @@ def inspected(graph: g.Graph) -> list[tuple[g.Node, Callback]]:
 
 def tell(graph: g.Graph, sharding: Any) -> None:
     """Tells that all values of a graph lie so."""
-    for _, callback in inspected(graph):
+    for _, callback in inspections(graph):
         callback.function.value.tell(sharding)
 
 
@@ -577,4 +577,4 @@ def _read_value(value: tracer.Value) -> Array:
         return Array.of(
             np.asarray(tracer.concrete(value)), tracer.aval_of(value).weak_type
         )
-    return scopes.asarray(scopes.own(value))
+    return scopes.asarray(scopes.snapshot(value))

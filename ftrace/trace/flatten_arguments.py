@@ -324,13 +324,13 @@ class Argnums:
 def decorator(transform: C) -> C:
     """A transform that, given options alone, waits for its function."""
 
-    def given(fun: Any = None, /, **options: Any) -> Any:
+    def wait(fun: Any = None, /, **options: Any) -> Any:
         if fun is not None:
             return transform(fun, **options)
         inspect.signature(transform).bind(**options)  # raises for what is none
-        return partial(given, **options)
+        return partial(wait, **options)
 
-    return cast(C, update_wrapper(given, transform))
+    return cast(C, update_wrapper(wait, transform))
 
 
 def put(values: Iterable[Any], places: Iterable[int], found: Iterable[Any]) -> Any:

@@ -434,13 +434,13 @@ HOLDERS = frozenset(("control", "call", "loop"))
 def graphs_within(outputs: Sequence[Node]) -> Iterator[tuple[Node, ...]]:
     """The outputs, and those of bodies that operations hold, at any depth."""
 
-    def held(outputs: tuple[Node, ...]) -> list[tuple[Node, ...]]:
+    def bodies(outputs: tuple[Node, ...]) -> list[tuple[Node, ...]]:
         if HOLDERS.isdisjoint([op.family for op in operations_of(outputs)]):
             return []
         holders = [node for node in toposort(outputs) if node.op.family in HOLDERS]
         return [body.outputs for node in holders for body in bodies_of(node.arg)]
 
-    return walk([tuple(outputs)], held)
+    return walk([tuple(outputs)], bodies)
 
 
 def arguments_in(graph: Graph) -> Iterator[Any]:
@@ -531,10 +531,10 @@ class Graph(Immutable):
             tuple([number[node] for node in part])
             for part in (self.inputs, self.outputs, self.effects)
         ]
-        return _remade, (rows, ends, self.captured, self.level)
+        return _unpickle, (rows, ends, self.captured, self.level)
 
 
-def _remade(
+def _unpickle(
     rows: Sequence[tuple[Op, Aval, tuple[int, ...], Any, Origin | None]],
     ends: Sequence[tuple[int, ...]],
     captured: tuple[Any, ...],

@@ -451,7 +451,7 @@ def rewrite(
                     provenance.origin = node.origin
                     target = rebuild(node, tuple([done[s] for s in node.src]))
                     if users is not None:
-                        users.rebuilt(node, target)
+                        users.note_rebuilt(node, target)
                     if fired is not None:
                         fired("", node, target)
                     if target not in seen and not candidates(target):
@@ -541,7 +541,7 @@ class _Users:
             for source in set(node.src):
                 self._release(source)
 
-    def rebuilt(self, node: Node, target: Node) -> None:
+    def note_rebuilt(self, node: Node, target: Node) -> None:
         """`target` is `node` over what its sources became."""
         if node in self.passed:
             self.passed[target] = self.passed[node]

@@ -244,10 +244,10 @@ def device_get(x: Any) -> Any:
       {'w': array([1., 2.], dtype=float32), 'name': 'dense'}
     """
 
-    def fetched(v: Any) -> Any:
+    def fetch(v: Any) -> Any:
         return np.asarray(v) if is_array(v) and not dtypes.is_key(v.dtype) else v
 
-    return tree.map(fetched, x)
+    return tree.map(fetch, x)
 
 
 def block_until_ready(x: Any) -> Any:

@@ -27,7 +27,7 @@ from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.primitives import sources
 from ftrace.trace.primitives.elementwise import cast, stop_gradient as stop_gradient_p
 from ftrace.trace.pytree import tree
-from ftrace.trace.tracing.scopes import own
+from ftrace.trace.tracing.scopes import snapshot
 from ftrace.trace.tracing.trace import free_variables, trace
 from ftrace.trace.tracing.tracer import Function, Value, aval_of, stack
 from ftrace.transforms import tangents as tan
@@ -544,7 +544,7 @@ def _trace_primals(
     transform: str, fun: Function, primals: Sequence[Any], has_aux: bool, called: str
 ) -> tuple[list[Value], tree.TreeDef, Graph, Output]:
     values, treedef = flat.flatten_values(tuple(primals), f"{called}: the argument ")
-    values = [own(x) for x in values]
+    values = [snapshot(x) for x in values]
     output = Output.of_leaves(fun, treedef, called, has_aux)
     graph = trace(transform, output, [aval_of(x) for x in values], values)
     return values, treedef, graph, output

@@ -130,7 +130,7 @@ def pmap(
     name = _Axis() if axis_name is None else axis_name
     one = _Pmap(fun, name, in_axes, out_axes, static, chosen, backend, axis_size)
 
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         return one.in_process(*args, **kwargs)
 
     def mapped_across(*args: Any, **kwargs: Any) -> Any:
@@ -138,7 +138,7 @@ def pmap(
 
     across = jit(flat.wraps(fun)(mapped_across), static_argnums=static)
     compiled: Any = jit(
-        flat.wraps(fun)(mapped), static_argnums=static,
+        flat.wraps(fun)(call), static_argnums=static,
         device=chosen[0] if chosen else backend,
         donate_argnums=flat.read_argnums("pmap", "donate_argnums", donate_argnums),
     )  # fmt: skip

@@ -200,15 +200,15 @@ def names_by_axis(spec: Any, ndim: int, open_as: Any = ()) -> tuple[Any, ...]:
 def _of_type(kind: AxisType) -> tuple[Any, Any]:
     """The names of the axes of a type, and whether there are no others."""
 
-    def named(self: _Axes) -> tuple[Any, ...]:
+    def names_of(self: _Axes) -> tuple[Any, ...]:
         pairs = zip(self.axis_names, self.axis_types, strict=True)
         return tuple([name for name, own in pairs if own is kind])
 
     def are_all(self: _Axes) -> bool:
         some = kind is AxisType.Auto or len(self.axis_names) > 0
-        return some and len(named(self)) == len(self.axis_names)
+        return some and len(names_of(self)) == len(self.axis_names)
 
-    return property(named), property(are_all)
+    return property(names_of), property(are_all)
 
 
 class _Axes(Immutable, metaclass=Interned):

@@ -14,7 +14,7 @@ from ftrace import errors
 from ftrace.backends.base import Device, get_device
 from ftrace.trace.arrays.array import Array, given_sharding, is_array, put_somewhere
 from ftrace.trace.eager.dispatch import calls, signature
-from ftrace.trace.effects import inspected, tell
+from ftrace.trace.effects import inspections, tell
 from ftrace.trace.graph import Graph, Node, nodes_of
 from ftrace.trace.pytree import tree
 from ftrace.transforms import device_placement as placement
@@ -44,7 +44,7 @@ def shardings_of_results(graph: Graph, given: Sequence[Any]) -> tuple[Any, ...] 
 def _shardings(graph: Graph, given: Sequence[Any]) -> tuple[Any, ...]:
     """The shardings of the outputs; () where nothing is over a mesh."""
     _check_arguments(graph, given)
-    used = nodes_of((*graph.outputs, *[node for node, _ in inspected(graph)]))
+    used = nodes_of((*graph.outputs, *[node for node, _ in inspections(graph)]))
     rows = zip(graph.inputs, given, strict=True)
     places = [s for node, s in rows if node in used]
     mesh = partition.mesh_of(graph, places)
@@ -141,9 +141,9 @@ def shardings_of(
     mesh, constraints = outs[0].mesh, partition.constraints_in(graph)
     asked = {node.src[0]: partition.sharding_asked(node) for node in constraints}
 
-    def wanted(node: Node) -> NamedSharding:
+    def sharding_for(node: Node) -> NamedSharding:
         whole = partition.sharding_over(mesh, ((),) * node.ndim, node)
         return asked.get(node, whole)
 
     rows = zip(graph.inputs, given, strict=False)
-    return [sharding or wanted(node) for node, sharding in rows], list(outs)
+    return [sharding or sharding_for(node) for node, sharding in rows], list(outs)

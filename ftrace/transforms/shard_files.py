@@ -66,7 +66,7 @@ def box_of(index: Sequence[slice], shape: Sequence[int]) -> Box:
     return tuple([s.indices(n)[:2] for s, n in rows])
 
 
-def _whole(shape: Sequence[int]) -> Box:
+def _box_of(shape: Sequence[int]) -> Box:
     return tuple([(0, n) for n in shape])
 
 
@@ -76,7 +76,7 @@ def _shape(box: Box) -> Shape:
 
 def _key(name: str, box: Box, shape: Sequence[int]) -> str:
     """The name of a part in its file: `w`, or `w[0:4,8:16]`."""
-    if box == _whole(shape):
+    if box == _box_of(shape):
         return name
     return f"{name}[{','.join(f'{first}:{last}' for first, last in box)}]"
 
@@ -147,7 +147,7 @@ class Writing:
             value = array_files.number_array(
                 leaf.numpy() if is_array(leaf) else leaf, name
             )
-            dtype, shape, box = value.dtype, value.shape, _whole(value.shape)
+            dtype, shape, box = value.dtype, value.shape, _box_of(value.shape)
             values, owners[box] = {box: value}, everywhere
             alone = sharding is None or sharding.is_fully_addressable
             if alone and self._count > 1:
@@ -383,7 +383,7 @@ class Folder:
           FileFormatError: the files do not have it.
         """
         dtype, shape = self.type_of(name)
-        box = _whole(shape) if box is None else box
+        box = _box_of(shape) if box is None else box
         with array_files.reading(self._path):
             pieces: list[tuple[Box, Box, int, array_files.Extent]] = []
             for number, rows in self.arrays[name]["parts"]:
@@ -398,7 +398,7 @@ class Folder:
             rest = sizes[len(shape) :]
             made = np.empty((*_shape(box), *rest), stored)
             for common, part, number, place in pieces:
-                within = (*_within(common, part), *_whole(rest))
+                within = (*_within(common, part), *_box_of(rest))
                 into = made[(*_slices(_within(common, box)), ...)]
                 with open(self._file(number), "rb", buffering=0) as file:
                     _read_box(file, place, within, into)

@@ -67,11 +67,11 @@ def _describe(tree: Any, path: tuple[str, ...], leaves: Leaves) -> Any:
     ]
     if kind in trees.SEQUENCES:
         return {kind.__name__: parts}
-    static = None if trees.is_namedtuple(kind) else _plain(data)
+    static = None if trees.is_namedtuple(kind) else _as_json(data)
     return {"class": [f"{kind.__module__}:{kind.__qualname__}", static, parts]}
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """Static data of a class as JSON; what JSON does not know is a mark of that."""
     try:
         return {"static": _encode(value)}

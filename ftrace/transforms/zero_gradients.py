@@ -34,7 +34,7 @@ from ftrace.trace.primitives.primitive import compound_of, item_p
 from ftrace.trace.primitives.sources import const_p, is_variable
 from ftrace.trace.pytree import tree
 from ftrace.transforms.jit.jit import Jitted
-from ftrace.transforms.jit.stages import known_inputs
+from ftrace.transforms.jit.stages import concrete_inputs
 
 #: Ends of ways that are told of one argument.
 _REPORTED = 3
@@ -68,7 +68,7 @@ def zero_gradients(fun: Callable[P, Any]) -> Callable[P, str]:
         jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
         graph = jitted.trace(*args, **kwargs).graph
         leaves = jitted.leaves(args, kwargs)
-        arrays = known_inputs("zero_gradients", graph, leaves)
+        arrays = concrete_inputs("zero_gradients", graph, leaves)
         names = jitted.leaf_names(args, kwargs)
         own = dict(zip(names, graph.inputs, strict=False))
         found = _reasons(graph, own, [x.numpy() for x in arrays])

@@ -184,7 +184,7 @@ def test_what_is_wrong_has_one_traceback_of_the_users(wrong: Any) -> None:
 def test_an_attribute_that_we_look_for_wrongly_is_shown_whole() -> None:
     beside: Any = np.ones(2)
     for call in (
-        lambda: tracebacks._shown_with(cast("Any", X)),
+        lambda: tracebacks._related_to(cast("Any", X)),
         lambda: sort_values(beside, cast("Any", 1)),
     ):
         with pytest.raises(AttributeError) as caught:

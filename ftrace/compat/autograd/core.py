@@ -295,10 +295,10 @@ def primitive(fun: Callable[..., Any]) -> Primitive:
 def notrace_primitive(fun: Callable[..., Any]) -> Callable[..., Any]:
     """A function that is given the values of boxes, and has no derivative."""
 
-    def called(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         return fun(*map(getval, args), **kwargs)
 
-    return update_wrapper(called, fun)
+    return update_wrapper(call, fun)
 
 
 def register_notrace(trace_type: Any, primitive_fun: Primitive) -> None:

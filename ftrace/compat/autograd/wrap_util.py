@@ -39,13 +39,13 @@ def wraps(
 ) -> Callable[[Function], Function]:
     """Names a function after another, by patterns."""
 
-    def named(function: Function) -> Function:
+    def set_name(function: Function) -> Function:
         known = {"fun": get_name(fun), **names}
         function.__name__ = namestr.format(**known)
         function.__doc__ = docstr.format(doc=get_doc(fun), **known)
         return function
 
-    return named
+    return set_name
 
 
 def unary_to_nary(unary_operator: Function) -> Function:

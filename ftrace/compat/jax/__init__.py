@@ -33,7 +33,7 @@ def pure_callback(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> An
 
 def _raise_as_jax(callback: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(callback)
-    def reported(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return callback(*args, **kwargs)
         except (FtraceError, JaxRuntimeError):
@@ -41,7 +41,7 @@ def _raise_as_jax(callback: Callable[..., Any]) -> Callable[..., Any]:
         except Exception as error:
             raise JaxRuntimeError(f"{type(error).__name__}: {error}") from error
 
-    return reported
+    return call
 
 
 def __getattr__(name: str) -> Any:

@@ -220,7 +220,7 @@ def full_batch(mat: BCOO) -> tuple[Any, Any]:
     return data, fnp.broadcast_to(mat.indices, (*batch, *mat.indices.shape[k:]))
 
 
-def batched(function: Callable[..., Any], n_batch: int) -> Callable[..., Any]:
+def batch(function: Callable[..., Any], n_batch: int) -> Callable[..., Any]:
     for _ in range(n_batch):
         function = vmap(function)
     return function
@@ -228,7 +228,7 @@ def batched(function: Callable[..., Any], n_batch: int) -> Callable[..., Any]:
 
 def each_batch(function: Callable[..., Any], mat: BCOO, *others: Any) -> Any:
     """What a function of data and indices, and of others, gives for each batch."""
-    return batched(function, mat.n_batch)(*full_batch(mat), *others)
+    return batch(function, mat.n_batch)(*full_batch(mat), *others)
 
 
 def columns(indices: Any) -> tuple[Any, ...]:
@@ -288,10 +288,10 @@ def bcoo_todense(mat: BCOO) -> Any:
     """
     shape = (*mat.sparse_shape, *mat.dense_shape)
 
-    def dense(data: Any, indices: Any) -> Any:
+    def densify(data: Any, indices: Any) -> Any:
         return scatter(data, columns(indices), shape)
 
-    return each_batch(dense, check_sparse("bcoo_todense", mat))
+    return each_batch(densify, check_sparse("bcoo_todense", mat))
 
 
 def bcoo_fromdense(
@@ -339,7 +339,7 @@ def bcoo_fromdense(
         indices = stack(places, found, shape, index_dtype)
         return gather(x, columns(indices)), indices
 
-    data, indices = batched(store, n_batch)(x, mask)
+    data, indices = batch(store, n_batch)(x, mask)
     return BCOO((data.astype(x.dtype), indices), shape=x.shape,
                 indices_sorted=True, unique_indices=True)  # fmt: skip
 

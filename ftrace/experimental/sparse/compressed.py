@@ -169,7 +169,7 @@ class _Compressed(Format):
             rows = fnp.searchsorted(pointers, count, side="right") - 1
             return fnp.stack([rows.astype(pointers.dtype), indices], -1)
 
-        found = bcoo.batched(places, self.n_batch)(self.indices, self.indptr)
+        found = bcoo.batch(places, self.n_batch)(self.indices, self.indptr)
         return BCOO((self.data, found), shape=self.shape, **self.known)
 
     @classmethod
@@ -184,7 +184,7 @@ class _Compressed(Format):
         def begins(indices: Any) -> Any:
             return fnp.searchsorted(indices[:, 0], numbers).astype(indices.dtype)
 
-        pointers = bcoo.batched(begins, arr.n_batch)(arr.indices)
+        pointers = bcoo.batch(begins, arr.n_batch)(arr.indices)
         parts = (arr.data, arr.indices[..., 1], pointers)
         return cls(parts, shape=arr.shape, **cls._known_of(arr))
 

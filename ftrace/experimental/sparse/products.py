@@ -78,7 +78,7 @@ def bcoo_dot_general(
     )
 
 
-def _free(ndim: int, taken: Sequence[int]) -> list[int]:
+def _free_axes(ndim: int, taken: Sequence[int]) -> list[int]:
     return [i for i in range(ndim) if i not in taken]
 
 
@@ -86,7 +86,7 @@ def _one_sparse(
     lhs: BCOO, rhs: Any, left: Sequence[int], right: Sequence[int], batch: int
 ) -> Any:
     """Each stored element times the part of `rhs` that it meets, where it goes."""
-    free_left, free_right = _free(lhs.ndim, left), _free(rhs.ndim, right)
+    free_left, free_right = _free_axes(lhs.ndim, left), _free_axes(rhs.ndim, right)
     rhs = fnp.transpose(rhs, (*right, *free_right))
     rest = tuple(rhs.shape[len(right) :])
     places = bcoo.columns(lhs.indices)
@@ -104,7 +104,7 @@ def _both_sparse(
 ) -> BCOO:
     """All pairs of stored elements that meet."""
     lhs, rhs = bcoo.all_sparse(lhs), bcoo.all_sparse(rhs)
-    free_left, free_right = _free(lhs.ndim, left), _free(rhs.ndim, right)
+    free_left, free_right = _free_axes(lhs.ndim, left), _free_axes(rhs.ndim, right)
     data, meet = _pairs(lhs, rhs, [*zip(left, right, strict=True)])
     kept = [*left[:batch], *free_left]
     rows = [lhs.indices[:, None, i] for i in kept]
@@ -171,7 +171,7 @@ def bcoo_dot_general_sampled(
         (lc, rc), (lb, rb) = dimension_numbers
         if not lb or lb[0] or rb[0]:
             whole = lax.dot_general(A, B, dimension_numbers)
-            return bcoo.batched(_at_rows, rows.ndim - 2)(whole, rows)
+            return bcoo.batch(_at_rows, rows.ndim - 2)(whole, rows)
         less = [[i - 1 for i in axes] for axes in (lc, rc, lb[1:], rb[1:])]
         numbers = (less[0], less[1]), (less[2], less[3])
         inner = partial(bcoo_dot_general_sampled, dimension_numbers=numbers)
@@ -180,7 +180,7 @@ def bcoo_dot_general_sampled(
     from_right = [*dimension_numbers[1][1], *dimension_numbers[0][1]]
     a, b, places = fnp.asarray(A), fnp.asarray(B), bcoo.columns(rows)
     batch = len(dimension_numbers[1][0])
-    free_a, free_b = _free(a.ndim, from_left), _free(b.ndim, from_right)
+    free_a, free_b = _free_axes(a.ndim, from_left), _free_axes(b.ndim, from_right)
     kept_a = (*from_left[:batch], *free_a)
     kept_b = (*from_right[:batch], *free_b)
     a = fnp.transpose(a, (*kept_a, *from_left[batch:]))

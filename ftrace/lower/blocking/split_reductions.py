@@ -285,7 +285,7 @@ def _has_windows(node: Node) -> bool:
 #: Bytes of a row of sums: it stays in the first cache, and is not too short. With 4
 #: times as many or a quarter no row differs; without bounds the gradient of a layer
 #: norm of 4096×1024 is three kernels, not two, and stores 51 MB, not 17.
-_ROW_BYTES = (256, 16 << 10)
+_SUMS_BYTES = (256, 16 << 10)
 #: Rows of a block, about: with 256 that gradient stores 0.4 MB less, with 16 1.6 more.
 _ROWS = 64
 #: How many blocks there are: enough for all threads. With 4 times as many or a quarter
@@ -300,7 +300,7 @@ def _is_beyond_cache(x: Node, limits: Limits) -> bool:
 
 def _adds_rows(x: Node, columns: int) -> bool:
     """Is it a sum of numbers that a kernel can add up, in a row of so many columns?"""
-    low, high = _ROW_BYTES
+    low, high = _SUMS_BYTES
     return (
         x.op is bc.reduce_sum_p
         and dtypes.kind(x.dtype) in "fiu"

@@ -25,8 +25,8 @@ Numbers stand in memory in one of four forms:
 
     rows       (outer, inner, size): a vector is a part of a row; powers of two only
     columns    (outer, size, inner): a vector has a number of each of as many columns
-    abreast    (outer, inner, size): a vector has a number of each of as many rows
-    transposed (outer, inner, size) -> (outer, size, inner): rows abreast become columns
+    batch      (outer, inner, size): a vector has a number of each of as many rows
+    transposed (outer, inner, size) -> (outer, size, inner): batched rows to columns
 
 The kernels of real rows have names of their own: "half" makes the transform of real
 rows from those of their pairs of numbers, and "pairs" is the way back.
@@ -125,7 +125,7 @@ DECISIONS = {"native_fft": "a Fourier transform is a kernel, without Python"}
 #: are one kernel, not two, and 64 rows of 5000; with 2¹⁰ a row of 4096 is two.
 ROW = 1 << 12
 COLUMN = 1 << 12
-#: The longest convolutions of one kernel, by columns and rows abreast. With 2¹³ columns
+#: The longest convolutions of one kernel, by columns and batched rows. With 2¹³ columns
 #: of 2003 are one kernel, not three; with 2⁹ those of 1009 are three.
 CONVOLUTION = 1 << 11
 #: So many numbers of as many rows as a vector has lanes are in the first cache. With 64
@@ -134,7 +134,7 @@ NEAR = 256
 #: The longest transform by a chirp: parts of rows must fit a thread's stack.
 LONGEST_CHIRP = 1 << 28
 #: Longer rows of a power of two have enough numbers for vectors of their own. With 256
-#: 1000 rows of 64 are abreast, with 16 those of 16 are not.
+#: 1000 rows of 64 are a batch, with 16 those of 16 are not.
 LONG = 64
 #: Fewer columns or rows fill no vector of any processor. With 64 16 rows of 1000 are
 #: two kernels, with 4 4 rows are one.
@@ -239,7 +239,7 @@ class _Kernels:
         alone = self._whole("rows", outer, size, 1)
         if _are_alone(alone, outer):
             return self._step(x, result, alone)
-        kind = "abreast" if outer > 1 else "columns"
+        kind = "batch" if outer > 1 else "columns"
         form = self._whole(kind, 1, size, outer)
         if form.size <= (LONG if outer < FEW else _most(size)):
             return self._step(x, result, form)
@@ -320,18 +320,18 @@ def _in_pairs(x: Node) -> Node:
 def _are_alone(form: Form, rows: int) -> bool:
     """Are rows transformed one by one, rather than one in each lane of vectors?
 
-    A convolution of rows abreast has fewer numbers, but needs more memory.
+    A convolution of batched rows has fewer numbers, but needs more memory.
     """
     if not radices.is_power(form.size) or form.size > ROW:
         return False
     if rows < FEW or not form.length:
         return rows < FEW or form.size >= LONG
-    abreast = radices.smooth_from(2 * form.length - 1)
-    return abreast > NEAR and 5 * form.size <= 8 * abreast
+    batched = radices.smooth_from(2 * form.length - 1)
+    return batched > NEAR and 5 * form.size <= 8 * batched
 
 
 def _most(size: int) -> int:
-    """How many numbers one kernel transforms, of columns and of rows abreast."""
+    """How many numbers one kernel transforms, of columns and of batched rows."""
     return COLUMN if radices.is_smooth(size) else CONVOLUTION
 
 

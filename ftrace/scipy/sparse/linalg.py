@@ -182,7 +182,7 @@ def _operator(name: str, role: str, A: Any) -> Function:
     return lambda x: matrix @ x
 
 
-def _same(x: Any) -> Any:
+def _identity(x: Any) -> Any:
     return x
 
 
@@ -201,7 +201,7 @@ def _cg(
     atol: Any,
 ) -> Any:  # fmt: skip
     most = _limit(b, tol, atol)
-    improve = M or _same
+    improve = M or _identity
 
     def cond_fun(state: Any) -> Any:
         _, r, gamma, _, k = state
@@ -226,7 +226,7 @@ def _bicgstab(
     atol: Any,
 ) -> Any:  # fmt: skip
     most = _limit(b, tol, atol)
-    improve = M or _same
+    improve = M or _identity
 
     def cond_fun(state: Any) -> Any:
         _, r, *_, k, broken = state
@@ -260,7 +260,7 @@ def _gmres(
     A: Function, M: Function | None, b: Any, x0: Any, maxiter: Any, *, tol: Any,
     atol: Any, restart: int, early: bool,
 ) -> Any:  # fmt: skip
-    improve = M or _same
+    improve = M or _identity
     norm = fnp.sqrt(_square(b))
     most = fnp.maximum(tol * norm, atol)
     inner = fnp.sqrt(_square(improve(b))) * fnp.minimum(1.0, most / norm)

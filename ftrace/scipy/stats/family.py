@@ -362,13 +362,13 @@ def discrete(
     without = place.split()[1:]
 
     def at_location(function: str, formula: Formula) -> Formula:
-        def located(k: Any, *rest: Any) -> Any:
+        def shift(k: Any, *rest: Any) -> Any:
             *shapes, loc = rest
             if function == "entropy":  # the same anywhere
                 return fnp.broadcast_arrays(formula(k, *shapes), loc)[0]
             return formula(k - loc, *shapes)
 
-        return formula if function in without else located
+        return formula if function in without else shift
 
     def declare(said: Formula) -> Distribution:
         made: dict[str, tuple[Signature, Formula]] = {}

@@ -429,7 +429,7 @@ def checkpoint(
     names = {static_argnames} if one else {*static_argnames}
 
     @flat.wraps(fun, "checkpoint")
-    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+    def apply(*args: Any, **kwargs: Any) -> Any:
         fixed = _fixed_positions(numbers, args, flat.name_of(fun))
         dynamic = [x for i, x in enumerate(args) if i not in fixed]
         static = {k: v for k, v in kwargs.items() if k in names}
@@ -455,7 +455,7 @@ def checkpoint(
         arg = Checkpoint(found.body, found.effects, chosen, barrier)
         return output.build(bind_call(checkpoint_p, found, arg))
 
-    return checkpointed
+    return apply
 
 
 def _run_now(

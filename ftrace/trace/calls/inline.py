@@ -69,14 +69,14 @@ class _Follower(_Walk):
         """`again` tells that they are those of a checkpoint."""
 
         def change(node: g.Node, src: tuple[g.Node, ...]) -> g.Node | Sequence[g.Node]:
-            new = self._rebuilt(node, src, varying, again)
+            new = self._rebuild(node, src, varying, again)
             asked = node in varying and not (again and _is_spared(new))
             found = custom_derivative.follow(new) if asked else None
             return new if found is None else found
 
         return exchange(outputs, change)
 
-    def _rebuilt(
+    def _rebuild(
         self, node: g.Node, src: tuple[g.Node, ...], varying: set[g.Node], again: bool
     ) -> g.Node:
         if node.op.family in g.HOLDERS and node not in varying:

@@ -148,7 +148,7 @@ held_p = Compound(
 
 def constant_node(value: tracer.Value) -> Node:
     """The node of a concrete array. What NumPy may change is copied."""
-    array = scopes.asarray(scopes.own(value))
+    array = scopes.asarray(scopes.snapshot(value))
     return held_p.results(arg=Held(array, tracer.aval_of(array), id(array)))[0]
 
 

@@ -34,7 +34,7 @@ from ftrace.errors import DerivativeError
 from ftrace.trace import autodiff, graph as g
 from ftrace.trace.avals import TOKEN, ShapedArray
 from ftrace.trace.bind import bind_compound
-from ftrace.trace.body import apply_body, around, select
+from ftrace.trace.body import apply_body, flow_around_loop, select
 from ftrace.trace.calls.checkpoint import Checkpoint
 from ftrace.trace.calls.custom_derivative import (
     custom_jvp_p,
@@ -315,7 +315,7 @@ class Varying:
                 found = [names | going for names in found]
             return found, found
 
-        flags, found = around(start, range(arg.consts, first), step)
+        flags, found = flow_around_loop(start, range(arg.consts, first), step)
         types = (*flags[arg.consts : first], *found[arg.carry :])
         return self._holder(node, src, given, flags, types, linear), types
 
@@ -349,7 +349,7 @@ class Varying:
         moving = [s in linear for s in node.src[first:]]
         if isinstance(node.arg, Scan):
             carry = range(node.arg.consts, node.arg.consts + node.arg.carry)
-            moving, _ = around(
+            moving, _ = flow_around_loop(
                 moving, carry, lambda now: (None, _which_move(node, now))
             )
         bodies = [self._body(b, moving, flags, types) for b in g.bodies_of(node.arg)]

@@ -367,7 +367,7 @@ def _carries_alone(arg: Scan, linear: Flags) -> bool:
         moving = bodies.depends_on(body.outputs, leaves)
         return None, [n in moving for n in body.outputs]
 
-    flags, _ = bodies.around(linear, carry, step)
+    flags, _ = bodies.flow_around_loop(linear, carry, step)
     return all(flags[i] for i in carry)
 
 

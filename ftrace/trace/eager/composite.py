@@ -231,7 +231,7 @@ def _results(function: Function, avals: Any, arg: Any, *operands: Any) -> Any:
 
 
 @memo(4096)
-def _bound(how: Any, what: Any, **options: Any) -> Callable[..., Any]:
+def _bind(how: Any, what: Any, **options: Any) -> Callable[..., Any]:
     """`how(what, *operands, **options)` of operands: the same function each time."""
     return lambda *operands: how(what, *operands, **options)
 
@@ -243,7 +243,7 @@ def do_placed(how: Any, what: Any, operands: Sequence[Any], **options: Any) -> A
     """
     if not Array.any_placed or not any(map(given_sharding, operands)):
         return NotImplemented
-    return backend().call_placed(_bound(how, what, **options), operands, {})
+    return backend().call_placed(_bind(how, what, **options), operands, {})
 
 
 def run_fused(

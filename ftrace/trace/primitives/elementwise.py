@@ -208,7 +208,7 @@ square: Primitive = _unary(
 # Arithmetic.
 
 
-def _same(node: Node, ct: Node, i: int) -> Node:
+def _pass_on(node: Node, ct: Node, i: int) -> Node:
     return ct
 
 
@@ -220,7 +220,7 @@ def _difference_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | N
 
 
 add = _binary(
-    "add", "biufc", np.add, transpose=_same, linear=True, exact=True,
+    "add", "biufc", np.add, transpose=_pass_on, linear=True, exact=True,
     jvp=lambda node, t: total(t), zero_at_zero=True, takes_numbers=True,
     keeps_nan=True, range=ranges.of_add, doc="x + y",
 )  # fmt: skip
@@ -692,7 +692,7 @@ def identity(name: str, **facts: Unpack[PrimitiveFields]) -> Primitive:
 
 
 copy = identity(
-    "copy", transpose=_same, linear=True, keeps_nan=True, range=ranges.of_operand,
+    "copy", transpose=_pass_on, linear=True, keeps_nan=True, range=ranges.of_operand,
     doc="the same value, stored",
 )  # fmt: skip
 stop_gradient = identity(

@@ -195,7 +195,7 @@ def _in_order(function: Any) -> Callable[..., Array]:
 
     def fold(rows: Sequence[Array], out: Array = None) -> Array:
         first, second, *rest = rows
-        wide = dtypes.wide(first.dtype)
+        wide = dtypes.widen(first.dtype)
         if out is None:
             out = np.empty(first.shape, first.dtype)
         found = out

@@ -75,7 +75,7 @@ MOVING = {
 
 
 def _widen(x: Node) -> Node:
-    return _recast(x, x.aval.with_dtype(dtypes.wide(x.dtype)))
+    return _recast(x, x.aval.with_dtype(dtypes.widen(x.dtype)))
 
 
 def _recast(x: Node, aval: ShapedArray) -> Node:

@@ -403,7 +403,7 @@ def convert(x: Any, dtype: np.dtype[Any]) -> Any:
         x, source = x.real, "f"
     with np.errstate(all="ignore"):
         if dtypes.is_narrow(x.dtype):  # ml_dtypes converts few pairs of them
-            x = x.astype(dtypes.wide(x.dtype))
+            x = x.astype(dtypes.widen(x.dtype))
         if source == "f" and target in "iu":
             return _saturate(x, dtype)
         if dtype.itemsize <= 2 and target == "f" and x.dtype != np.float32:

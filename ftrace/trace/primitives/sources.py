@@ -37,7 +37,7 @@ def _iota_value(aval: ShapedArray, axis: int) -> Array:
     return np.broadcast_to(values.reshape(shape), aval.shape)
 
 
-def _unbound(aval: ShapedArray, arg: Any) -> Any:
+def _refuse(aval: ShapedArray, arg: Any) -> Any:
     raise GraphError(f"the variable {arg} of type {aval!r} has no value here")
 
 
@@ -53,17 +53,17 @@ iota_p = Primitive(
 )  # fmt: skip
 
 
-def _unknown(aval: ShapedArray, size: Any) -> Any:
+def _refuse_dim(aval: ShapedArray, size: Any) -> Any:
     raise GraphError(f"the dynamic dimension {size} has no value here")
 
 
 dim_p = Primitive(
-    "dim", "source", _stored_aval, _unknown, _without_lanes, jvp=no_tangent,
+    "dim", "source", _stored_aval, _refuse_dim, _without_lanes, jvp=no_tangent,
     doc="the size of a dynamic dimension, at every position",
 )  # fmt: skip
 
 variable_p = Primitive(
-    "variable", "source", _stored_aval, _unbound, _without_lanes, jvp=no_tangent,
+    "variable", "source", _stored_aval, _refuse, _without_lanes, jvp=no_tangent,
     doc="an input of a graph; arg is (depth of its scope, position)",
 )  # fmt: skip
 

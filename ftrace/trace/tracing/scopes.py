@@ -520,7 +520,7 @@ def _lasting(value: np.ndarray[Any, Any], array: Array) -> Array:
     return known[1]
 
 
-def own(value: Value) -> Any:
+def snapshot(value: Value) -> Any:
     """`value`; where NumPy may change it, an Array that holds a copy."""
     given: Any = value
     if not isinstance(value, np.ndarray):

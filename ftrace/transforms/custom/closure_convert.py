@@ -66,11 +66,11 @@ def closure_convert(
     call, values, _ = _convert("closure_convert", fun, example_args)
     moved = [i for i, x in enumerate(values) if _varies(x)]
 
-    def converted(*args: Any) -> Any:
+    def apply(*args: Any) -> Any:
         count = len(args) - len(moved)
         return call(put(values, moved, args[count:]), *args[:count])
 
-    return converted, [values[i] for i in moved]
+    return apply, [values[i] for i in moved]
 
 
 def _varies(value: Value) -> bool:
@@ -172,14 +172,14 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     made.defvjp(forward, backward)
 
     @wraps(fun)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def apply(*args: Any, **kwargs: Any) -> Any:
         return made(
             *custom_call.resolve_arguments(
                 fun, signature, "custom_gradient", args, kwargs
             )
         )
 
-    return wrapped
+    return apply
 
 
 def linear_call(

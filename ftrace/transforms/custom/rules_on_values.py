@@ -278,7 +278,8 @@ class Later:
 def _lasting(value: tr.Value) -> Any:
     """A value as rules get it: with all bits; what NumPy may change is copied."""
     value = scopes.with_all_bits(value)
-    return value if isinstance(value, ArrayLike) else scopes.asarray(scopes.own(value))
+    plain = isinstance(value, ArrayLike)
+    return value if plain else scopes.asarray(scopes.snapshot(value))
 
 
 def level_of(values: Sequence[tr.Value]) -> Level | None:

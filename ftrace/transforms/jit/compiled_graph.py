@@ -38,7 +38,7 @@ from ftrace.trace.eager.dispatch import calls, signature
 from ftrace.trace.eager.function_objects import recorded_callables
 from ftrace.trace.eager.nonfinite import check_program
 from ftrace.trace.eager.result_memory import own_array
-from ftrace.trace.effects import inspected
+from ftrace.trace.effects import inspections
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.graph import substitute
 from ftrace.trace.primitives.elementwise import constraint_p
@@ -127,7 +127,7 @@ class CompiledGraph:
         kernels = len(program.kernels)
         self.nbytes = NODE_BYTES * nodes + KERNEL_BYTES * kernels + found.code_bytes
         self.shares_inputs = "input" in places
-        written = program.written
+        written = program.written_slots
         self.overwritten = tuple(
             i for i, slot in enumerate(program.inputs) if slot in written
         )
@@ -443,7 +443,7 @@ def apply_graph(
 
 def is_divided(graph: g.Graph, operands: Sequence[Value]) -> bool:
     """Is an operand or a value of the graph divided over devices, or does it ask?"""
-    if g.has_any(graph.outputs, (constraint_p, shard_p, whole_p)) or inspected(graph):
+    if g.has_any(graph.outputs, (constraint_p, shard_p, whole_p)) or inspections(graph):
         return True
     return any(map(given_sharding, (*operands, *graph.captured)))
 

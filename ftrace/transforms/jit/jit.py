@@ -166,7 +166,7 @@ def _divide(
     """`fun`, of which arguments and results lie on devices as shardings say."""
 
     @flat.wraps(fun)
-    def divided(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         if in_shardings is not None:
             named = kwargs.keys() - static.names
             if named:
@@ -185,7 +185,7 @@ def _divide(
             return result
         return placement.place_tree(result, out_shardings, "jit: out_shardings")
 
-    return divided
+    return call
 
 
 _NO_ARGUMENTS = arguments.Chosen()
@@ -714,7 +714,7 @@ def operations_at(
         )
         graph = trace(what, output, [aval_of(x) for x in leaves], leaves)
     graph = ready_graph(graph)
-    return graph, stages.known_inputs(what, graph, leaves), names
+    return graph, stages.concrete_inputs(what, graph, leaves), names
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -737,10 +737,10 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     tree.check_callable(fun, "eval_shape")
 
     @flat.wraps(fun)
-    def shaped(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         return tree.map(_of_struct, fun(*args, **kwargs))
 
-    return Jitted(shaped).eval_shape(*args, **kwargs)
+    return Jitted(call).eval_shape(*args, **kwargs)
 
 
 def _of_struct(leaf: Any) -> Any:

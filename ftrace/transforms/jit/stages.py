@@ -222,7 +222,7 @@ def inputs_of(graph: Graph, leaves: Sequence[Any]) -> list[Array]:
     return [*given, *graph.captured]
 
 
-def known_inputs(what: str, graph: Graph, leaves: Sequence[Any]) -> list[Array]:
+def concrete_inputs(what: str, graph: Graph, leaves: Sequence[Any]) -> list[Array]:
     """The same for what needs their values.
 
     Args:

@@ -61,7 +61,7 @@ def _loop(node: g.Node, read: Collection[int]) -> list[g.Node]:
     results = items(node.op(*src, arg=g.with_bodies(arg, made)))
     ends[arg.carry :] = [way and _of_rows(way) for way in ends[arg.carry :]]
     rows = zip(results, ends, strict=True)
-    return [x if way is None else _whole(x, way) for x, way in rows]
+    return [x if way is None else _gather(x, way) for x, way in rows]
 
 
 def _choice(node: g.Node, read: Collection[int]) -> list[g.Node]:
@@ -74,7 +74,7 @@ def _choice(node: g.Node, read: Collection[int]) -> list[g.Node]:
     src = [x if way is None else _shard(x, way) for x, way in rows]
     made = tuple([_over_shards(body, ways, ends) for body in bodies])
     rows = zip(items(cond_p(index, *src, arg=Branches(made))), ends, strict=True)
-    return [x if way is None else _whole(x, way) for x, way in rows]
+    return [x if way is None else _gather(x, way) for x, way in rows]
 
 
 def _firsts(rows: Sequence[Sequence[Spread | None]]) -> list[Spread | None]:
@@ -113,7 +113,7 @@ def _shard(x: g.Node, spread: Spread) -> g.Node:
     return shard_p.results(x, arg=spread)[0]
 
 
-def _whole(x: g.Node, spread: Spread) -> g.Node:
+def _gather(x: g.Node, spread: Spread) -> g.Node:
     return whole_p.results(x, arg=spread)[0]
 
 
@@ -132,7 +132,7 @@ def _over_shards(
         if way is not None:
             aval = name.aval.with_shape(way.of_process(name.shape))
             inputs[i] = variable(aval, *scope_and_position(name))
-            mapping[name] = _whole(inputs[i], way)
+            mapping[name] = _gather(inputs[i], way)
     found = g.substitute(body.outputs, mapping)
     rows = zip(found, ends, strict=True)
     outputs = [x if spread is None else _cut(x, spread) for x, spread in rows]

@@ -15,7 +15,7 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.control.conditional import merge_control
-from ftrace.trace.effects import callback_p, inspected
+from ftrace.trace.effects import callback_p, inspections
 from ftrace.trace.graph import Graph, Node, nodes_of
 from ftrace.trace.primitives.elementwise import Constraint, constraint_p
 from ftrace.trace.tracing.tracer import Tracer
@@ -166,7 +166,7 @@ def find_specs(
     Raises:
       ShapeError: a value cannot be divided so.
     """
-    if not told and inspected(graph):
+    if not told and inspections(graph):
         found = find_specs(graph, mesh, in_shardings, out_shardings, told=True)[1]
         _tell(found, mesh)
     ready = ready_graph(graph, partial(_constraint_over, mesh), told)

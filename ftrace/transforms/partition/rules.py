@@ -300,7 +300,7 @@ def results_of(node: Node) -> tuple[ShapedArray, ...]:
     return node.aval.items if isinstance(node.op, Compound) else (node.aval,)
 
 
-def _plain(shape: Shape, first: int = 0) -> Axes:
+def _number(shape: Shape, first: int = 0) -> Axes:
     """A factor for each axis."""
     return tuple([(first + d,) for d in range(len(shape))])
 
@@ -331,7 +331,7 @@ def whole(node: Node) -> Rule:
 
 def _alike(node: Node, local: Local = _as_it_is, **more: Any) -> Rule:
     """Each axis of the result is that of all operands."""
-    axes = _plain(node.shape)
+    axes = _number(node.shape)
     return Rule((axes,) * len(node.src), (axes,), node.shape, local=local, **more)
 
 
@@ -351,7 +351,7 @@ def _constraint(node: Node) -> Rule:
 def _barrier(node: Node) -> Rule:
     sizes, values = list[int](), list[Axes]()
     for source in node.src:
-        values.append(_plain(source.shape, len(sizes)))
+        values.append(_number(source.shape, len(sizes)))
         sizes += source.shape
     return Rule(tuple(values), tuple(values), tuple(sizes))
 
@@ -378,7 +378,7 @@ def _expand(node: Node) -> Rule:
     sizes = zip(node.src[0].shape, node.shape, strict=True)
     operand = [(d,) if same_size(n, m) else () for d, (n, m) in enumerate(sizes)]
     return Rule(
-        (tuple(operand),), (_plain(node.shape),), node.shape, local=_of_shape,
+        (tuple(operand),), (_number(node.shape),), node.shape, local=_of_shape,
         view=True, loose=_every(node),
     )  # fmt: skip
 
@@ -396,7 +396,7 @@ def _reduction(node: Node) -> Rule:
     result = tuple([() if d in axes else (d,) for d in range(x.ndim)])
     combine = _COMBINED.get(node.op.name)
     return Rule(
-        (_plain(x.shape),), (result,), x.shape,
+        (_number(x.shape),), (result,), x.shape,
         frozenset() if combine else frozenset(axes),
         dict.fromkeys(axes, combine) if combine else {},
         loose=_every(x),
@@ -408,7 +408,7 @@ def _permute(node: Node) -> Rule:
     (x,) = node.src
     order: tuple[int, ...] = node.arg
     result = tuple([(d,) for d in order])
-    return Rule((_plain(x.shape),), (result,), x.shape, view=True, loose=_every(x))
+    return Rule((_number(x.shape),), (result,), x.shape, view=True, loose=_every(x))
 
 
 class _Reshape:
@@ -598,7 +598,7 @@ def _factors_of_index(
     first = len(batch)
     of_x = [(lanes[d],) if d in lanes else (first + d,) for d in range(x.ndim)]
     rest = [of_x[d] for d in range(x.ndim) if d not in axes]
-    return tuple(of_x), (*_plain(batch), *rest), (*batch, *x.shape), lanes
+    return tuple(of_x), (*_number(batch), *rest), (*batch, *x.shape), lanes
 
 
 def _local_indices(
@@ -632,7 +632,7 @@ def _gather(node: Node) -> Rule:
         return read_back(x, found, axes)  # zeros, where another device has it
 
     return Rule(
-        (of_x, *[_plain(indices[0].shape)] * len(indices)), (result,), sizes,
+        (of_x, *[_number(indices[0].shape)] * len(indices)), (result,), sizes,
         frozenset() if sums else frozenset(looked_up),
         dict.fromkeys(looked_up, red.psum_p) if sums else {}, local,
         optional=frozenset(looked_up),
@@ -655,7 +655,7 @@ def _scatter(node: Node) -> Rule:
         return node.op(x, u, *found, arg=node.arg)  # drops what others have
 
     return Rule(
-        (of_x, updates, *[_plain(indices[0].shape)] * len(indices)), (of_x,), sizes,
+        (of_x, updates, *[_number(indices[0].shape)] * len(indices)), (of_x,), sizes,
         frozenset() if combine else frozenset(others),
         dict.fromkeys(others, combine) if combine else {}, local,
     )  # fmt: skip
@@ -686,7 +686,7 @@ def _running(node: Node) -> Rule:
         before = mv.reshape(total(rows, arg=(0,)), last.shape)
         return red.COMBINES[total](expand(before, y.shape), y)
 
-    axes = _plain(node.src[0].shape)
+    axes = _number(node.src[0].shape)
     totals = frozenset([axis])
     return Rule((axes,), (axes,), node.src[0].shape, local=local, totals=totals)
 

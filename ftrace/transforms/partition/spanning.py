@@ -299,7 +299,7 @@ class _Processes:
         local, shardings, gathered = _program(graph, tuple(map(_over_several, own)))
         for i in gathered:
             own[i] = Array.of(own[i].whole())
-        own = [*map(_own, own), *local.captured]
+        own = [*map(_local_part, own), *local.captured]
         results = run_here(local, own)
         rows = zip(results, shardings, strict=True)
         return [spanning(x, s, shape_of_all(s, x.shape)) for x, s in rows]
@@ -357,7 +357,7 @@ def _over_several(x: Any) -> Any:
     return None if here else sharding
 
 
-def _own(x: Any) -> Array:
+def _local_part(x: Any) -> Array:
     """What this process has of an array, which is on no mesh then."""
     if type(x) is Spanning:
         return x.local

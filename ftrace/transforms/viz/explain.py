@@ -625,7 +625,7 @@ def explain(fun: Callable[P, Any]) -> Callable[P, Explanation]:
     tree.check_callable(fun, "explain")
 
     @wraps(fun)
-    def explained(*args: Any, **kwargs: Any) -> Explanation:
+    def call(*args: Any, **kwargs: Any) -> Explanation:
         jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
         lowered = jitted.lower(*args, **kwargs)
         check_closed("explain", lowered.graph)
@@ -665,7 +665,7 @@ def explain(fun: Callable[P, Any]) -> Callable[P, Explanation]:
             roofline(device, threads, done) if runs else None, divided,
         )  # fmt: skip
 
-    return explained
+    return call
 
 
 def _divide(lowered: Lowered) -> tuple[Graph, Graph, Divided | None]:

@@ -44,7 +44,7 @@ def explain_sharding(fun: Callable[..., Any]) -> Callable[..., str]:
     tree.check_callable(fun, "explain_sharding")
 
     @wraps(fun)
-    def explained(*args: Any, **kwargs: Any) -> str:
+    def call(*args: Any, **kwargs: Any) -> str:
         jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
         traced = jitted.trace(*args, **kwargs)
         found = divided_graph(traced.graph, traced.places)
@@ -56,7 +56,7 @@ def explain_sharding(fun: Callable[..., Any]) -> Callable[..., str]:
             )
         return _text(found)
 
-    return explained
+    return call
 
 
 class Divided(NamedTuple):

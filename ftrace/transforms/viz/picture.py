@@ -99,7 +99,7 @@ def viz(
     named = None if path is None else read_path("viz", path, "viz(f)(*args)")
 
     @wraps(fun)
-    def pictured(*args: Any, **kwargs: Any) -> Picture:
+    def call(*args: Any, **kwargs: Any) -> Picture:
         jitted = fun if isinstance(fun, Jitted) else Jitted(fun)
         chosen = None if named is None else _choose_path(named, display_name(jitted))
         explained = explain(jitted)(*args, **kwargs)
@@ -111,7 +111,7 @@ def viz(
                 webbrowser.open(picture.path.as_uri())
         return picture
 
-    return pictured
+    return call
 
 
 def _data(explained: Explanation) -> dict[str, Any]:

@@ -174,7 +174,7 @@ def _phase(
             return _is_known(new[condition], True) and met in zeros
         return False
 
-    def replaced(node: Node, new: Mapping[Node, Node]) -> Node | None:
+    def replace(node: Node, new: Mapping[Node, Node]) -> Node | None:
         if is_zero(node, new):
             zeros.add(node)
             return const(0, node.dtype)
@@ -187,7 +187,7 @@ def _phase(
             return p.add(value, const(0, node.dtype))
         return ir.reduce(node.arg, value, left)
 
-    stores = known_positions.stores_over(kernel, facts, moved, replaced)
+    stores = known_positions.stores_over(kernel, facts, moved, replace)
     return ir.Kernel(over(kernel.axes), stores, kernel.buffers)
 
 

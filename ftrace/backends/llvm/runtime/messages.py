@@ -65,7 +65,7 @@ def messages_of(
     if way.retained >= 0:
         own = way.own * size, way.retained * size, way.length * size
         return rows, (kind, operand, result, *own, *[0] * 5)
-    if dtypes.wide(x.dtype) != x.dtype:
+    if dtypes.widen(x.dtype) != x.dtype:
         return None
     try:
         loop = loop_of(UFUNCS.get(arg.kind, UFUNCS["sum"]), 3 * x.dtype.char)

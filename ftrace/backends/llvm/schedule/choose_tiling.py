@@ -64,7 +64,7 @@ _ROWS = 8
 #: times as fast, 4096 are 1.2 times; 3000 would be 0.7 and 300 0.4 (AMD EPYC).
 _INTERLEAVED = 4
 _MANY_ROWS = 64
-_ROW_BYTES = 16 << 10
+_LONG_ROW_BYTES = 16 << 10
 #: The work in a call is so many times what each call has to repeat: a bound of waste.
 #: No row of the benchmarks has such a reduce.
 _REPEATED = 16
@@ -350,7 +350,7 @@ class Chooser:
         rows = self._row_axis(vector)
         if rows is None or tiling.size_of(rows) < _MANY_ROWS:
             return None
-        if tiling.size_of(vector) * loop.reduces[0].dtype.itemsize < _ROW_BYTES:
+        if tiling.size_of(vector) * loop.reduces[0].dtype.itemsize < _LONG_ROW_BYTES:
             return None
         if ir.bytes_of(self.kernel.buffers) <= self.target.l3 // 2:
             return None  # a cache is as quick with one

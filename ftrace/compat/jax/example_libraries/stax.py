@@ -118,7 +118,7 @@ def BatchNorm(
 # Layers without parameters.
 
 
-def _plain(apply: Function, shape_of: Function = lambda shape: shape) -> Layer:
+def _layer_of(apply: Function, shape_of: Function = lambda shape: shape) -> Layer:
     return (
         lambda rng, input_shape: (shape_of(input_shape), ()),
         lambda params, inputs, **kwargs: apply(inputs),
@@ -127,7 +127,7 @@ def _plain(apply: Function, shape_of: Function = lambda shape: shape) -> Layer:
 
 def elementwise(fun: Function, **fun_kwargs: Any) -> Layer:
     """A layer that is a function of the shape of its input."""
-    return _plain(partial(fun, **fun_kwargs))
+    return _layer_of(partial(fun, **fun_kwargs))
 
 
 Tanh, Exp, Identity = map(elementwise, (jnp.tanh, jnp.exp, lambda x: x))
@@ -136,15 +136,15 @@ Selu, Gelu, Softplus = map(elementwise, (nn.selu, nn.gelu, nn.softplus))
 Sigmoid = elementwise(nn.sigmoid)
 LogSoftmax, Softmax = (elementwise(f, axis=-1) for f in (nn.log_softmax, nn.softmax))
 
-Flatten = _plain(
+Flatten = _layer_of(
     lambda x: jnp.reshape(x, (x.shape[0], -1)), lambda s: (s[0], prod(s[1:]))
 )
-FanInSum = _plain(sum, lambda shapes: shapes[0])
+FanInSum = _layer_of(sum, lambda shapes: shapes[0])
 
 
 def FanOut(num: int) -> Layer:
     """So many outputs, each of which is the input."""
-    return _plain(lambda x: [x] * num, lambda shape: [shape] * num)
+    return _layer_of(lambda x: [x] * num, lambda shape: [shape] * num)
 
 
 def FanInConcat(axis: int = -1) -> Layer:
@@ -155,7 +155,7 @@ def FanInConcat(axis: int = -1) -> Layer:
         total = sum(shape[at] for shape in shapes)
         return (*shapes[0][:at], total, *shapes[0][at + 1 :])
 
-    return _plain(lambda xs: jnp.concatenate(xs, axis), shape_of)
+    return _layer_of(lambda xs: jnp.concatenate(xs, axis), shape_of)
 
 
 def _pooling(reducer: Function, init_val: float, mean: bool = False) -> Function:
@@ -180,7 +180,7 @@ def _pooling(reducer: Function, init_val: float, mean: bool = False) -> Function
         def pool(x: Any) -> Any:
             return reduce(x) / reduce(jnp.ones_like(x)) if mean else reduce(x)
 
-        return _plain(pool, shape_of)
+        return _layer_of(pool, shape_of)
 
     return layer
 

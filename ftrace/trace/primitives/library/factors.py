@@ -166,14 +166,14 @@ def _infer_svd(arg: str, a: ShapedArray) -> tuple[ShapedArray, ...]:
 
 def _svd(avals: Any, arg: str, a: Array) -> Sequence[Array]:
     if not a.size:
-        return [_empty(x) for x in avals]
+        return [_factors_of_empty(x) for x in avals]
     if arg == "values":
         return lapack_numpy.or_nan(np.linalg.svdvals, avals, a)
     decomposed = partial(np.linalg.svd, full_matrices=arg == "full")
     return lapack_numpy.or_nan(decomposed, avals, a)
 
 
-def _empty(aval: ShapedArray) -> Array:
+def _factors_of_empty(aval: ShapedArray) -> Array:
     """Of a matrix without elements: U and V are identities."""
     result = np.zeros(aval.shape, aval.dtype)
     if aval.ndim > 1 and same_size(aval.shape[-1], aval.shape[-2]):

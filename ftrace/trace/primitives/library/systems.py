@@ -327,7 +327,7 @@ def _tridiagonal(
         return (np.zeros(b.shape, b.dtype),)
     linalg = lapack_numpy.scipy_linalg()
     if linalg is None or n < 2:
-        factors, pivots = lapack_numpy.lu(_dense(dl, d, du))
+        factors, pivots = lapack_numpy.lu(_densify(dl, d, du))
         order = lapack_numpy.permutation(pivots, n)
         return (lapack_numpy.solve_lu(factors, order, b, False, False),)
     (gtsv,) = linalg.get_lapack_funcs(("gtsv",), (d, b))
@@ -338,7 +338,7 @@ def _tridiagonal(
     return (result,)
 
 
-def _dense(dl: Array, d: Array, du: Array) -> Array:
+def _densify(dl: Array, d: Array, du: Array) -> Array:
     rows = np.arange(d.shape[-1])
     matrix = np.zeros((*d.shape, len(rows)), d.dtype)
     matrix[..., rows, rows] = d

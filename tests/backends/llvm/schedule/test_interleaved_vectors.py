@@ -77,7 +77,9 @@ def bits(results: Any) -> list[bytes]:
 
 @pytest.mark.parametrize("size", [65535, 65540, 40005])
 @pytest.mark.parametrize("name", CHAINS)
-def test_vectors_abreast_have_the_bits_of_vectors_alone(name: str, size: int) -> None:
+def test_interleaved_vectors_have_the_bits_of_vectors_alone(
+    name: str, size: int
+) -> None:
     if name == "rows":
         size -= size % 5
     given = operands(size)
@@ -114,7 +116,7 @@ def decided(kernel: Kernel, target: Target = AVX512) -> int:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_vectors_are_abreast_in_long_chains_only(name: str) -> None:
+def test_vectors_are_interleaved_in_long_chains_only(name: str) -> None:
     target = TARGETS[name]
     assert decided(chain(60, 1 << 16), target) == 4
     assert decided(chain(500, 1 << 16), target) == 2  # else the code is too long

@@ -1,7 +1,7 @@
 """Vectors of complex numbers in LLVM IR, and where they come from or go to.
 
 In registers their parts are apart. A side takes and puts a vector of numbers `at` a
-place: the number of its first one for rows; for columns and rows abreast that times the
+place: the number of its first one for rows; for columns and batched rows that times the
 lanes of a vector. Some sides stand before others:
 
     scale(f, Place, …)     a result that is multiplied by a constant
@@ -27,7 +27,7 @@ from ftrace.lower.library.fft_radices import power_within
 Pair = tuple[str, str]
 
 #: Forms whose vectors have numbers of as many columns or rows.
-ACROSS = ("columns", "abreast", "transposed")
+ACROSS = ("columns", "batch", "transposed")
 
 
 def swap(x: Pair) -> Pair:
@@ -38,7 +38,7 @@ def swap(x: Pair) -> Pair:
 def _most_lanes(form: Form) -> int:
     """How many lanes a vector can fill.
 
-    Rows abreast are transposed in squares, of half as many numbers as rows.
+    Batched rows are transposed in squares, of half as many numbers as rows.
     """
     if form.kind not in ACROSS:
         return max(form.size // 4, 1)

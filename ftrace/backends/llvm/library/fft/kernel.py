@@ -299,13 +299,13 @@ def _half_rows(f: cv.Waves) -> int:
     return f.form.outer
 
 
-# Columns, and rows abreast.
+# Columns, and batched rows.
 
 
 def _strips(f: cv.Waves) -> int:
-    """Columns of a matrix, or rows abreast."""
+    """Columns of a matrix, or batched rows."""
     form = f.form
-    write = _columns if form.kind == "columns" else _abreast
+    write = _columns if form.kind == "columns" else _write_batch
     count = -(-form.inner // f.lanes)
     buffers = [cv.Buffer(f), cv.Buffer(f)]
     with f.repeat("%end", "%begin") as unit:
@@ -350,7 +350,7 @@ def _columns(
     _through(f, source, target, buffers, numbers)
 
 
-def _abreast(
+def _write_batch(
     f: cv.Waves, buffers: list[cv.Buffer], bases: list[str], strip: Strip
 ) -> None:
     """Rows side by side, in the lanes of vectors."""

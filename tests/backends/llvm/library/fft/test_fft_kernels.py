@@ -49,7 +49,7 @@ CASES = [
     ((17, 1000), 1), ((1000,), 0), ((2, 10_000), 1), ((30, 24, 5), 1),
     *[((20, n), 1) for n in RADICES], ((7,), 0), ((3, 12), 1), ((143, 18), 0),
     ((2, 31 * 31), 1), ((1001,), 0), ((40, 2500), 1), ((6000, 17), 0),
-    # By chirps: rows abreast, rows, columns, and long rows.
+    # By chirps: batched rows, rows, columns, and long rows.
     *[((n, 18), 0) for n in (67, 134, 1021)], ((18, 67), 1), ((2, 71), 1), ((97,), 0),
     ((19, 211), 1), ((18, 1021), 1), ((3, 1021), 1), ((2, 2053), 1), ((17, 2053), 1),
     ((10_007,), 0), ((65_537,), 0), ((2053, 3), 0), ((2, 67, 5), 1),
@@ -168,7 +168,7 @@ def test_long_rows_are_matrices() -> None:
 
 
 def test_rows_of_other_lengths_are_side_by_side_or_matrices() -> None:
-    assert forms_of(fnp.fft.fft, numbers((20, 15))) == ["abreast 1x[15]x20"]
+    assert forms_of(fnp.fft.fft, numbers((20, 15))) == ["batch 1x[15]x20"]
     assert forms_of(fnp.fft.fft, numbers((1000,))) == [
         "columns 1x[25]x40, twisted", "transposed 1x[40]x25",
     ]  # fmt: skip
@@ -177,7 +177,7 @@ def test_rows_of_other_lengths_are_side_by_side_or_matrices() -> None:
 def test_lengths_with_large_prime_factors_go_by_chirps() -> None:
     (kernel,) = kernels_of(fnp.fft.fft, numbers((20, 67)))
     form = kernel.form
-    assert (form.kind, form.length, form.inner) == ("abreast", 67, 20)
+    assert (form.kind, form.length, form.inner) == ("batch", 67, 20)
     assert (form.padded, form.convolved, form.cut) == (True, True, True)
     assert form.size >= 133
     assert forms_of(fnp.fft.fft, numbers((10_007,))) == [
