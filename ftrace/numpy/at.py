@@ -231,16 +231,13 @@ def _do_where_it_is(function: Callable[..., Any], *given: Any) -> Any:
 
 def _operand(name: str, values: Any) -> tracer.Value:
     """What is put into a place: of nested lists of numbers their array, as in JAX."""
-    if isinstance(values, (ArrayLike, int, float)):
+    if isinstance(values, (ArrayLike, int, float)) or tracer.is_value(values):
         return values
     try:
-        if ax.is_sequence(values):
-            return array(values)
-        tracer.aval_of(values)  # raises where it is none
+        return array(values)
     except (errors.ArgumentError, errors.ShapeError) as error:
         text = error.message.removeprefix("array: ")
         raise type(error)(f"{_method(name)}: {text}", error.origin) from None
-    return values
 
 
 def _method(kind: str) -> str:

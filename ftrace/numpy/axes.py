@@ -184,8 +184,12 @@ def scalar_type(x: tracer.Value, what: str, instead: str = "") -> ShapedArray:
     """The type of a value without axes; `what` names it in the message.
 
     Raises:
+      ArgumentError: it is no value.
       ShapeError: it has axes.
     """
+    if not tracer.is_value(x):
+        got = f"{type(x).__name__}: {x!r:.60}"
+        raise errors.ArgumentError(f"{what} must be a scalar, got {got}")
     aval = tracer.aval_of(x)
     if aval.shape != ():
         raise errors.ShapeError(f"{what} must be a scalar, got {aval!r}{instead}")

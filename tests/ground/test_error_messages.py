@@ -59,6 +59,10 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: fnp.add(None, 1), "^add: .*got NoneType: None; pass an array"),
     (lambda: ft.jit(lambda x: fnp.add(x, "a"))(1.0), "^add: .*got str"),
     (lambda: nn.relu(None), "^relu: "),
+    (
+        lambda: lax.cond([True], int, int),
+        r"^cond: .* a scalar, got list: \[True",
+    ),
     (lambda: fnp.linalg.inv(None), "^inv: "),
     (lambda: fnp.apply_along_axis(lambda v: v, 0, None), "^apply_along_axis: "),
     (lambda: fnp.ones(3, 4), r"^4 is not a dtype; .*one tuple, as in ones\(\(3, 4\)\)"),

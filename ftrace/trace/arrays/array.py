@@ -57,6 +57,7 @@ def _operator(name: str, reflected: bool = False) -> Callable[..., Any]:
         function = functions[name]
         return function(other, self) if reflected else function(self, other)
 
+    method.__qualname__ = name  # which Python names where there are too many operands
     return method
 
 
