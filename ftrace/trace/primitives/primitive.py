@@ -176,14 +176,13 @@ class CompiledFrom(NamedTuple):
     a call came.
 
     Attributes:
-      elements: at least so many in the first operand.
+      elements: at least so many in the first operand; one has as many axes as `core`
+        of the record says.
       calls: after so many calls with operands of the same types.
-      core: the number of last axes that count as one element, a matrix.
     """
 
     elements: int
     calls: int = 0
-    core: int = 0
 
 
 Results = Sequence[Node | None]
@@ -215,6 +214,8 @@ class Compound(_Record):
       slow, moves: as of `Primitive`.
       calls_back: it calls a user's function, which may keep what it is given.
       compiled_from: where it has kernels that pay outside of traces.
+      core: how many last axes of the first operand are one element, a matrix; 0 where
+        the argument says which, of operations along an axis and of Fourier transforms.
     """
 
     infer: Callable[..., tuple[ShapedArray, ...]]
@@ -231,6 +232,7 @@ class Compound(_Record):
     moves: bool = False
     calls_back: bool = False
     compiled_from: CompiledFrom | None = None
+    core: int = 2
 
     def __post_init__(self) -> None:
         if self.jvp is None and self.transpose is None and not self.no_derivative:

@@ -301,7 +301,7 @@ def run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
     if least is None:
         return None
     shape = arrays[0].shape
-    if prod(shape[: len(shape) - least.core]) < least.elements or not compiles():
+    if prod(shape[: len(shape) - op.core]) < least.elements or not compiles():
         return None
     identity = signature(op, arg, *[aval_of(x) for x in arrays])
     call = calls.get(identity)

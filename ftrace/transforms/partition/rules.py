@@ -39,7 +39,7 @@ from ftrace.trace.primitives.broadcast import broadcast_leading, expand
 from ftrace.trace.primitives.indexing import axes_and_kind, read_back
 from ftrace.trace.primitives.library.library_op import batch_along
 from ftrace.trace.primitives.library.scan import Running
-from ftrace.trace.primitives.primitive import ELEMENTWISE, Compound, items, record_of
+from ftrace.trace.primitives.primitive import ELEMENTWISE, Compound, items
 from ftrace.trace.symbolic import is_dynamic, same_size
 from ftrace.transforms.partition.specs import Names, Sizes, Spec, divides, shards
 from ftrace.transforms.partition.windows import Slide, Window, even, is_even
@@ -691,23 +691,18 @@ def _running(node: Node) -> Rule:
     return Rule((axes,), (axes,), node.src[0].shape, local=local, totals=totals)
 
 
-#: How many last axes of the first operand are one example, where it is no matrix.
-_CORE = {"tridiagonal_solve": 1, "permutation": 1, "places": 1}
-
-
-def _leading(node: Node) -> Rule:
-    core = (
-        len(node.arg.lengths) if node.op.name == "fft" else _CORE.get(node.op.name, 2)
-    )
+def _leading(node: Node, op: Compound) -> Rule:
+    core = op.core or len(node.arg.lengths)
     count = node.src[0].ndim - core
     return _share(node, lambda d: d < count)
 
 
 def _host(node: Node) -> Rule:
-    op = record_of(node)
-    if isinstance(op, Compound) and op.calls_back:
+    op = node.op
+    assert isinstance(op, Compound)
+    if op.calls_back:
         return whole(node)
-    return _along(node) if op.batch is batch_along else _leading(node)
+    return _along(node) if op.batch is batch_along else _leading(node, op)
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,6 @@ def _transpose(node: Node, cotangents: Results, linear: tuple[bool, ...]) -> Res
 
 fft_p = library_op.host(
     "fft", _infer, _value, _tangent, transpose=_transpose,
-    compiled_from=CompiledFrom(1 << 13),
+    compiled_from=CompiledFrom(1 << 13), core=0,
     doc="Fourier transforms over the last axes",
 )  # fmt: skip

@@ -81,7 +81,9 @@ def along(
       numpy: (arg, *arrays) -> array.
       facts: as of `Compound`; where no derivative is among them it is zero.
     """
-    facts = {"jvp": no_tangents, "batch": batch_along, "dtypes": "biufc", **facts}
+    facts = {
+        "jvp": no_tangents, "batch": batch_along, "dtypes": "biufc", "core": 0, **facts
+    }  # fmt: skip
 
     def infer_one(arg: Any, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         return (infer(arg, *avals),)

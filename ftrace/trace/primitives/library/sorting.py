@@ -335,7 +335,7 @@ def _batch_nonzero(
 
 
 positions_p = along(
-    "places", _infer_nonzero, _nonzero, batch=_batch_nonzero, dtypes="b",
+    "places", _infer_nonzero, _nonzero, batch=_batch_nonzero, dtypes="b", core=1,
     doc="positions of what is true along the last axis, in order",
 )  # fmt: skip
 

@@ -36,7 +36,7 @@ np: Any = numpy  # whose stubs leave too much unknown
 
 #: NumPy needs a pass over all matrices for each of their rows: of 2,000 of 4 rows
 #: 0.8 ms, and a program 0.1.
-_MANY_MATRICES = CompiledFrom(1 << 9, core=2)
+_MANY_MATRICES = CompiledFrom(1 << 9)
 
 
 # Cholesky.
@@ -211,7 +211,7 @@ def _permutation(avals: Any, size: int, pivots: Array) -> Sequence[Array]:
 permutation_p = library_op.host(
     "permutation", _infer_permutation,
     _permutation,
-    no_derivative="it is a function of integers", dtypes="i",
+    no_derivative="it is a function of integers", dtypes="i", core=1,
     doc="the order of rows that a sequence of exchanges gives",
 )  # fmt: skip
 
@@ -364,6 +364,6 @@ def _transpose_tridiagonal(node: Node) -> tuple[Sequence[Node], None]:
 
 tridiagonal_solve_p = library_op.solver(
     "tridiagonal_solve", _infer_tridiagonal, _tridiagonal, _times,
-    _transpose_tridiagonal, called="tridiagonal_solve",
+    _transpose_tridiagonal, called="tridiagonal_solve", core=1,
     doc="X of T·X = b, for T of three diagonals",
 )  # fmt: skip
