@@ -152,10 +152,10 @@ class Table(Generic[K, V]):
         _budget.clock = entry.used = _budget.clock + 1
         return entry.value
 
-    def once(self, key: K, make: Callable[[], V]) -> V:
+    def once(self, key: K, make: Callable[[], V], nbytes: int = LIGHT) -> V:
         """The value of a key, which is made where there is none."""
         found = self.get(key)
-        return self.put(key, make()) if found is None else found
+        return self.put(key, make(), nbytes) if found is None else found
 
     def put(self, key: K, value: V, nbytes: int = LIGHT) -> V:
         if key in self._entries:

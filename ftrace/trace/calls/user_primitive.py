@@ -102,19 +102,20 @@ class UserArg:
         record, avals = self.record, tuple([n.aval for n in nodes])
         rule = record.rules[what]
         key = signature("rule", rule, self.params, avals, details)
-        known = calls.get(key)
-        if known is None:
+
+        def make() -> tuple[Body, Any]:
             said: list[Any] = []
 
-            def flat(*given: Any) -> Sequence[Value]:
+            def apply(*given: Any) -> Sequence[Value]:
                 *asked, tracers = given
                 results, note = rule(tracers, self.named, *asked)
                 said.append(note)
                 return results
 
-            body = Rule(record.name, key, flat, ()).trace(what, avals, *details)
-            known = calls.put(key, (body, said[0]))
-        return known
+            body = Rule(record.name, key, apply, ()).trace(what, avals, *details)
+            return body, said[0]
+
+        return calls.once(key, make)
 
     def expand(self, operands: Sequence[Node]) -> Body | None:
         """What the primitive is made of; None if the host computes it."""

@@ -437,17 +437,12 @@ def publish(
         if function not in made:
             plain = accepting(function, idle[name]) if name in idle else function
             computes = function.__module__ in computing or name in computing
+            lifts, counts = name in (*lifting, *numbers), name in numbers
             if name in calling:
                 behind = owning(function)
             elif not _takes_functions(function):
-                behind = recalling(
-                    plain,
-                    name in lifting or name in numbers,
-                    name in always,
-                    computes,
-                    name in numbers,
-                    name in shows,
-                )
+                how = lifts, name in always, computes, counts, name in shows
+                behind = recalling(plain, *how)
             else:
                 continue
             behind = update_wrapper(behind, plain)

@@ -467,15 +467,11 @@ def _inline_again(graph: g.Graph, operands: Sequence[Value], scope: Scope) -> li
     mapping = {node: lift_as(scope, value, node.aval) for node, value in pairs}
     ends = *mapping, *mapping.values(), *graph.outputs
     key = signature("inlined", len(mapping), *[node.serial for node in ends])
-    nodes = [reference() for reference in calls.get(key) or (_no_node,)]
-    if None in nodes:
+    nodes = [reference() for reference in calls.get(key) or ()]
+    if not nodes or None in nodes:
         nodes = substitute(graph.outputs, mapping)
         calls.put(key, list(map(weakref.ref, nodes)))
     return [Tracer(node, scope) for node in nodes if node is not None]
-
-
-def _no_node() -> None:
-    """A reference to no node."""
 
 
 def unalias(results: Sequence[Any], others: Sequence[Array]) -> list[Any]:

@@ -56,7 +56,7 @@ from ftrace.trace.backend import Program
 from ftrace.trace.bind import bind_compound
 from ftrace.trace.calls.inline import ready_graph
 from ftrace.trace.eager.composite import exact_subgraph
-from ftrace.trace.eager.dispatch import calls, kind_of, signature
+from ftrace.trace.eager.dispatch import Kind, calls, kind_of, signature
 from ftrace.trace.flatten_arguments import Output
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.broadcast import broadcast_leading
@@ -147,9 +147,7 @@ def apply_derived(
 def _apply(found: _Applies, graph: g.Graph, values: Sequence[Value]) -> list[Any]:
     program, numbers = found
     results = program(*values, *graph.captured, *numbers)
-    return (
-        compiled_graph.unalias(results, graph.captured) if graph.captured else results
-    )
+    return compiled_graph.unalias(results, graph.captured)
 
 
 # Numbers.
@@ -254,15 +252,24 @@ def _leave_to_numpy(values: Sequence[Any]) -> None:
     """A call that is never compiled."""
 
 
-def _call_of_function(call: Callable[..., Any], values: Sequence[Any]) -> Call:
+def _call_of_function(
+    function: Callable[..., Any], kind: Kind, values: Sequence[Any]
+) -> Call:
     """A function, of the arrays and numbers alone, for operands like these."""
-    run = Jitted(call)
+    if tree.classes_of(kind.treedef):
+        return _leave_to_numpy
+    run = Jitted(kind.call_of(function))
     try:
         graph = run.trace(*values).graph
     except FtraceError:  # by the values it decides, or it has a message for them
         return _leave_to_numpy
     pays = tiering.function_pays(graph, exact_subgraph(graph)[1])
     return _leave_to_numpy if pays is None else _compile_later(run, pays)
+
+
+def _call_of_operation(op: Compound, arg: Any, calls_before: int) -> Call:
+    run = Jitted(partial(bind_compound, op, arg=arg))
+    return _compile_later(run, tiering.pays_after(calls_before))
 
 
 #: Bytes of a call that is compiled, which few are.
@@ -286,13 +293,8 @@ def run_call(
     except (LookupError, FtraceError):
         return None
     identity = signature(function, *kind.key, *types)
-    call = calls.get(identity)
-    if call is None:
-        made: Call = _leave_to_numpy
-        if not tree.classes_of(kind.treedef):
-            made = _call_of_function(kind.call_of(function), values)
-        call = calls.put(identity, made, _COMPILED)
-    return call(values)
+    make = partial(_call_of_function, function, kind, values)
+    return calls.once(identity, make, _COMPILED)(values)
 
 
 def run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
@@ -304,9 +306,5 @@ def run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
     if prod(shape[: len(shape) - op.core]) < least.elements or not compiles():
         return None
     identity = signature(op, arg, *[aval_of(x) for x in arrays])
-    call = calls.get(identity)
-    if call is None:
-        run = Jitted(partial(bind_compound, op, arg=arg))
-        later = _compile_later(run, tiering.pays_after(least.calls))
-        call = calls.put(identity, later, _COMPILED)
-    return call(arrays)
+    make = partial(_call_of_operation, op, arg, least.calls)
+    return calls.once(identity, make, _COMPILED)(arrays)
