@@ -1,6 +1,22 @@
 """The devices by name. Each is loaded at its first use, with the driver it needs.
 
 So are the passes that lower graphs for them: importing ftrace compiles nothing.
+
+From the ground up:
+
+    base             What a device is: memory, and a compiler for programs; platforms by
+                     name
+    debug_report     What a device tells on the standard error stream when `debug` is
+                     set
+    out_of_memory    Calls that need more memory than there is: refused before any of it
+                     is touched
+    host_executor    Programs that the host drives step by step: on the interpreter and
+                     on OpenCL
+    rule_names       The names that `config.disabled_rules` may hold
+    interpreter      Programs run kernel by kernel in NumPy: what the other devices are
+                     held to
+    llvm/            The CPU: kernels as vector code, and a program as one native call
+    opencl/          Kernels in OpenCL C, for any GPU with a driver
 """
 
 from __future__ import annotations

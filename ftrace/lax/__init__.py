@@ -1,4 +1,24 @@
-"""JAX's `lax`: operations that promote and broadcast nothing by themselves."""
+"""JAX's `lax`: operations that promote and broadcast nothing by themselves.
+
+The modules, from the ground up:
+
+    control           Loops and branches: `scan`, `while_loop`, `fori_loop`, `cond`,
+                      `switch`
+    elementwise       Elementwise operations, of one dtype and shape; casts, bits
+    gammas            The gamma function and what is made of it
+    library           Sorting and Fourier transforms
+    parallel          Collectives: what the instances along a named axis do together
+    gather_scatter    Windows of an array at computed starts, read and written
+    linalg            `lax.linalg`: LAPACK on matrices in the last two axes
+    movement          Reshape, broadcast, concatenate, pad, iota
+    products          dot and dot_general; products of groups, and of blocks that share
+                      a scale
+    reductions        reduce, argmax, cumsum, reduce_window
+    slicing           Slices at positions that are known or computed
+    solvers           Solvers with implicit derivatives, marks, and choices
+    special           The incomplete gamma and beta functions, Bessel functions, zeta
+    convolution       Convolutions: a window that slides, a product, a sum
+"""
 
 # ruff: noqa: F403
 

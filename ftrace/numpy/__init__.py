@@ -9,6 +9,41 @@ their `__all__`. Examples in docstrings assume `ft`, `np`, `fnp`, `lax` and `nn`
     import numpy as np
     import ftrace as ft, ftrace.numpy as fnp
     from ftrace import lax, nn
+
+The modules, from the ground up:
+
+    axes              Axes and shapes: checked arguments, and movement of arrays and
+                      tracers
+    elementwise       What is one primitive after promotion, or a line around one
+    shape             Reshapes, axes in another order, broadcasting, flips, tiles
+    logic             Logic, comparisons, questions about floats; maximum, minimum
+    arithmetic        Division with remainder, powers, rounding; gcd and lcm
+    joining           Arrays joined and split along an axis
+    creation          Arrays from numbers, sequences, other arrays and files
+    data_types        Dtypes by name, questions about them, promotion
+    indexing          `x[index]`: to slices, gathers and fills
+    reductions        Reductions that are one primitive; without NaN, too
+    at                `x.at[index].set(y)` and its like
+    cumulative        Running reductions: cumsum, cumprod and their like
+    floats            Functions of floats with care at their edges: overflow, zero,
+                      infinity, bits
+    linear            Products: dot, matmul, tensordot, outer, kron, cross, trace
+    einstein          einsum
+    functions         Functions of functions: of slices, elements and places; ufuncs
+    new_arrays        Arrays of one value, of evenly spaced numbers; grids and windows
+    sorting           Sorting, and where something is: where, nonzero, argmax
+    statistics        Moments: mean, variance, average, covariance, correlation
+    editing           Elements taken from, put at and repeated at indices; inserted and
+                      deleted
+    sets              Unique elements, unions, intersections, differences, membership
+    factorizations    Factorizations of matrices, and norms
+    matrices          Matrices of a pattern; index arrays of it
+    linalg            `fnp.linalg`: factorizations, systems, norms, products of chains
+    curves            Convolution, interpolation, polynomials and their roots
+    distributions     Quantiles and histograms
+    padding           Pad in every mode, and roll
+    fft               `fnp.fft`: Fourier transforms, their frequencies, the order of
+                      spectra
 """
 
 # ruff: noqa: F403, F405

@@ -1,15 +1,23 @@
 """Optimizers: pure functions from gradients to updates, with the names of optax.
 
-base         what an optimizer is; chains, masks
-optimizers   Adam and its kin, and what they are chains of
-scaling      more transformations that scale updates
-aliases      more optimizers
-wrappers     transformations of transformations: steps that are skipped, parts;
-             clipping; what is measured
-linesearch   steps of a length that is searched for; L-BFGS
-schedules    values of the number of steps, hyperparameters in the state
-losses, tree losses; arithmetic of trees
-projections, perturbations, linear_algebra, second_order   what optax has beside them
+The modules, from the ground up:
+
+    second_order      Second derivatives of losses `loss(params, inputs, targets)`
+    tree              Arithmetic of trees of arrays: `optim.tree.add(x, y)`
+    base              What an optimizer is; chains and masks
+    linear_algebra    Eigenvalues, roots of matrices and least squares, by iterations
+    perturbations     Functions smoothed by noise, so that they have derivatives
+    projections       Projections of trees onto convex sets
+    tree_utils        The functions of `tree` by their longer names
+    losses            Losses, example by example
+    optimizers        Adam, SGD and their kin, and the transformations they are chains
+                      of
+    schedules         Values of the number of steps; hyperparameters in the state
+    linesearch        Steps of a length that is searched for; L-BFGS
+    scaling           More transformations that scale updates
+    wrappers          Transformations of transformations: skipped steps, parts;
+                      clipping; what is measured
+    aliases           More optimizers
 """
 
 # ruff: noqa: F403

@@ -5,6 +5,15 @@
     x = ftrace.random.normal(first, (3, 4))
 
 `split` and `fold_in` make new keys; `PRNGKey` makes one that is a uint32 array.
+
+The modules, from the ground up:
+
+    draw             How a sampler runs: recorded in a trace, evaluated or compiled
+                     elsewhere
+    keys             Keys and random bits: threefry, and Philox for keys of four words
+    distributions    Functions of random bits, or of a uniform or normal sample
+    choice           Draws from finite sets: by logits or probabilities; rows, orders
+    rejection        Samples by rejection, as JAX draws them: gamma, Poisson, binomial
 """
 
 # ruff: noqa: F403
