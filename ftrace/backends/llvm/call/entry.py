@@ -77,8 +77,8 @@ def call_eager(f: ObjectFunction) -> None:
             _call_plain(f)
         f.ret_if(f.differ("ptr", found, LEAVE), found)
     function = f.at("%self", state.number("behind"))
-    operands = f"ptr {function}, ptr %args, i64 %given, ptr %names"
-    f.ret(f.outside("ptr plain_call", f"{operands}"))
+    operands = function, "%args", "%given", "%names"
+    f.ret(f.outside("ptr plain_call(ptr, ptr, i64, ptr)", *operands))
 
 
 @entries("ptr", *_CALLED)
@@ -100,8 +100,8 @@ def _call_plain(f: ObjectFunction) -> None:
     """Leaves the call to Python's code, and ends."""
     operands, count = _with_self(f)
     plain = f.state().pointer("plain")
-    call = f"ptr {plain}, ptr {operands}, i64 {count}, ptr %names"
-    f.ret(f.outside("ptr PyObject_VectorcallMethod", f"{call}"))
+    call = plain, operands, count, "%names"
+    f.ret(f.outside("ptr PyObject_VectorcallMethod(ptr, ptr, i64, ptr)", *call))
 
 
 def _with_self(f: ObjectFunction) -> tuple[str, str]:
@@ -125,17 +125,17 @@ def _count_named(f: ObjectFunction) -> str:
 def current(f: ObjectFunction) -> None:
     """The configuration in force, borrowed; null where that cannot be said."""
     state, found = f.state(), f.variable("ptr", "null")
-    operands = f"ptr {state.pointer('variable')}, ptr null, ptr {found}"
-    status = f.outside("i32 PyContextVar_Get", f"{operands}")
+    given = state.pointer("variable"), "null", found
+    status = f.outside("i32 PyContextVar_Get(ptr, ptr, ptr)", *given)
     with f.when(f.differ("i32", status, 0)):
-        f.outside("void PyErr_Clear")
+        f.outside("void PyErr_Clear()")
         f.ret("null")
     config = f.load("ptr", found)
     with f.when(f.differ("ptr", config, "null")):
         f.let_go(config)  # the context keeps it
         f.ret_if(f.differ("ptr", config, state.pointer("none")), config)
-    pair = f"ptr {state.pointer('settings')}, ptr {state.pointer('default')}"
-    f.ret(f.outside("ptr PyDict_GetItem", f"{pair}"))
+    pair = state.pointer("settings"), state.pointer("default")
+    f.ret(f.outside("ptr PyDict_GetItem(ptr, ptr)", *pair))
 
 
 @entries("i32", "ptr %record", "ptr %args", "i64 %given", "ptr %names", "ptr %findings")
@@ -203,9 +203,8 @@ def run_counted(f: ObjectFunction) -> None:
     """Runs the program and counts; its status."""
     record, state = f.view("%record", r.Call), f.state()
     start = nanoseconds(f)
-    operands = f"ptr {record.pointer('entry')}, ptr %frame"
-    threads = record.number("threads")
-    status = f.outside("i32 run_pointers", f"{operands}, i64 {threads}")
+    given = record.pointer("entry"), "%frame", record.number("threads")
+    status = f.outside("i32 run_pointers(ptr, ptr, i64)", *given)
     spent = f.let(f"sub i64 {nanoseconds(f)}, {start}")
     f.add_to(state, "nanoseconds", spent)
     for field in ("kernels", "operations", "bytes"):
@@ -258,7 +257,7 @@ def attempt(f: ObjectFunction) -> None:
             f.ret("null")
         with f.when(f.equal("i32", status, NO_MEMORY)):
             function = f.state().pointer("no_memory")
-            f.outside("ptr PyObject_CallObject", f"ptr {function}, ptr null")
+            f.outside("ptr PyObject_CallObject(ptr, ptr)", function, "null")
     _release(f, held, taken, owner)
     f.ret(f.load("ptr", result))
 
@@ -336,7 +335,7 @@ def run_loops(f: ObjectFunction) -> None:
         with f.when(f.equal("i64", f.load("i64", memory), 0)):
             f.store("ptr", build(f, record.pointer("result"), "%held"), result)
     with f.when(f.equal("ptr", f.load("ptr", result), "null")):
-        f.outside("void PyErr_Clear")  # whatever there is no memory for
+        f.outside("void PyErr_Clear()")  # whatever there is no memory for
     _release(f, behind, f.load("i64", made))
     f.ret(f.load("ptr", result))
 
@@ -425,12 +424,13 @@ def run_function(f: ObjectFunction) -> None:
         f.store("i64", f.sum(i, 1), filled)
     with f.when(f.equal("i64", f.load("i64", filled), leaves)):
         variable = state.pointer("hush_variable")
-        pair = f"ptr {variable}, ptr {state.pointer('silence')}"
-        token = f.outside("ptr PyContextVar_Set", pair)
+        pair = variable, state.pointer("silence")
+        token = f.outside("ptr PyContextVar_Set(ptr, ptr)", *pair)
         given = f.let(f"or i64 {leaves}, {_OFFSET}")
-        call = f"ptr {function}, ptr {operands}, i64 {given}, ptr null"
-        f.store("ptr", f.outside("ptr PyObject_VectorcallDict", call), made)
-        f.outside("i32 PyContextVar_Reset", f"ptr {variable}, ptr {token}")
+        call = function, operands, given, "null"
+        whole = f.outside("ptr PyObject_VectorcallDict(ptr, ptr, i64, ptr)", *call)
+        f.store("ptr", whole, made)
+        f.outside("i32 PyContextVar_Reset(ptr, ptr)", variable, token)
         f.let_go(token)
     whole = f.load("ptr", made)
     with f.when(f.differ("ptr", whole, "null")):
@@ -442,10 +442,10 @@ def run_function(f: ObjectFunction) -> None:
     _release(f, operands, f.load("i64", filled))
     with f.when(f.differ("ptr", f.load("ptr", result), "null")):
         f.ret(f.load("ptr", result))
-    with f.when(f.differ("ptr", f.outside("ptr PyErr_Occurred"), "null")):
-        ordinary = f"ptr {state.pointer('exception')}"
-        status = f.outside("i32 PyErr_ExceptionMatches", f"{ordinary}")
+    with f.when(f.differ("ptr", f.outside("ptr PyErr_Occurred()"), "null")):
+        ordinary = state.pointer("exception")
+        status = f.outside("i32 PyErr_ExceptionMatches(ptr)", ordinary)
         with f.when(f.equal("i32", status, 0)):
             f.ret("null")  # Ctrl-C is no reason to begin again
-        f.outside("void PyErr_Clear")  # Python's code says what is wrong
+        f.outside("void PyErr_Clear()")  # Python's code says what is wrong
     f.ret(LEAVE)

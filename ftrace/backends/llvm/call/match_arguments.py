@@ -196,14 +196,14 @@ def find_dict(f: ObjectFunction) -> None:
     position = f.variable("i64", 0)
     key, value = f.allocate("ptr"), f.allocate("ptr")
     with f.repeat(count) as i:
-        places = f"ptr %thing, ptr {position}, ptr {key}, ptr {value}"
-        more = f.outside("i32 PyDict_Next", f"{places}")
+        places = "%thing", position, key, value
+        more = f.outside("i32 PyDict_Next(ptr, ptr, ptr, ptr)", *places)
         _refuse_unless(f, f.differ("i32", more, 0))
         given, expected = f.load("ptr", key), f.slot(keys, i)
         with f.when(f.differ("ptr", given, expected)):
             for one in (given, expected):
                 _refuse_unless(f, f.equal("ptr", f.type_of(one), text))
-            order = f.outside("i32 PyUnicode_Compare", f"ptr {given}, ptr {expected}")
+            order = f.outside("i32 PyUnicode_Compare(ptr, ptr)", given, expected)
             _refuse_unless(f, f.equal("i32", order, 0))
         require(f, f.slot(parts, i), f.load("ptr", value))
     f.ret(1)
@@ -256,8 +256,7 @@ def find_integer(f: ObjectFunction) -> None:
 def _integer(f: ObjectFunction) -> tuple[str, str]:
     """The value of an integer, and does it fit 64 bits?"""
     over = f.variable("i32", 0)
-    pair = f"ptr %thing, ptr {over}"
-    value = f.outside("i64 PyLong_AsLongLongAndOverflow", f"{pair}")
+    value = f.outside("i64 PyLong_AsLongLongAndOverflow(ptr, ptr)", "%thing", over)
     return value, f.equal("i32", f.load("i32", over), 0)
 
 
@@ -271,11 +270,11 @@ def find_number(f: ObjectFunction) -> None:
     single, double = (f.equal("i64", kind, k) for k in (r.FLOAT32, r.FLOAT64))
     with f.when(f.let(f"or i1 {single}, {double}")):
         _refuse_unless(f, f.equal("ptr", given, state.pointer("float")))
-        value = f.outside("double PyFloat_AsDouble", "ptr %thing")
+        value = f.outside("double PyFloat_AsDouble(ptr)", "%thing")
         with f.when(double):
             f.store("double", value, cell)
             _note_leaf(f, cell, "%thing")
-        size = f.let(f"call double @llvm.fabs.f64(double {value})")
+        size = f.outside("double llvm.fabs.f64(double)", value)
         # NumPy warns of what becomes infinite; infinities and NaN stay what they are.
         large = f.let(f"fcmp ogt double {size}, 0x47EFFFFFE0000000")
         infinite = f.let(f"fcmp oeq double {size}, 0x7FF0000000000000")

@@ -24,8 +24,6 @@ VARIABLES = """
 @state = internal global ptr null
 @two_numbers = internal constant [3 x i8] c"nn\\00"
 
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-declare double @llvm.fabs.f64(double)
 declare ptr @PyObject_CallFunction(ptr, ptr, ...)
 declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
 """
@@ -90,7 +88,7 @@ def let_go(f: ObjectFunction) -> None:
     less = f.let(f"sub i64 {f.load('i64', '%thing')}, 1")
     f.store("i64", less, "%thing")
     with f.when(f.equal("i64", less, 0)):
-        f.outside("void _Py_Dealloc", "ptr %thing")
+        f.outside("void _Py_Dealloc(ptr)", "%thing")
     f.ret()
 
 
@@ -115,12 +113,12 @@ def take(f: ObjectFunction) -> None:
 def give_out(f: ObjectFunction) -> None:
     """`take` as a function of Python's: METH_FASTCALL; None where nothing is free."""
     index, nbytes = (
-        f.outside("i64 PyLong_AsSsize_t", f"ptr {f.slot('%args', i)}") for i in (0, 1)
+        f.outside("i64 PyLong_AsSsize_t(ptr)", f.slot("%args", i)) for i in (0, 1)
     )
     found = take(f, index, nbytes)
     f.ret_if(f.differ("ptr", found, "null"), found)
     none = f.state().pointer("none")
-    f.outside("void Py_IncRef", f"ptr {none}")
+    f.outside("void Py_IncRef(ptr)", none)
     f.ret(none)
 
 
@@ -148,7 +146,7 @@ def free_buffer(f: ObjectFunction) -> None:
         buffer.set(field, "null", "ptr")
         with f.when(f.differ("ptr", held, "null")):
             f.let_go(held)
-    f.outside("void PyObject_Free", "ptr %buffer")
+    f.outside("void PyObject_Free(ptr)", "%buffer")
     f.let_go(kind)
     f.ret()
 
@@ -210,7 +208,7 @@ def new_array(f: ObjectFunction, offsets: Offsets) -> None:
     fresh = f.equal("ptr", spare, "null")
     with f.when(fresh):
         kind = state.pointer("array")
-        new = f.outside("ptr PyType_GenericAlloc", f"ptr {kind}, i64 0")
+        new = f.outside("ptr PyType_GenericAlloc(ptr, i64)", kind, 0)
         f.ret_if(f.equal("ptr", new, "null"), "null")
         f.store("ptr", new, made)
     with f.when(f.let(f"xor i1 {fresh}, true")):
@@ -226,17 +224,17 @@ def new_array(f: ObjectFunction, offsets: Offsets) -> None:
         f.hold(value)
         f.store("ptr", value, f.beyond(array, getattr(offsets, field)))
     with f.when(f.let(f"xor i1 {fresh}, true")):
-        f.outside("void PyObject_GC_Track", f"ptr {array}")
+        f.outside("void PyObject_GC_Track(ptr)", array)
     f.ret(array)
 
 
 @objects("void", "ptr %array", visible=True)
 def array_dies(f: ObjectFunction, offsets: Offsets) -> None:
     """What Python calls when an Array's last reference goes, or one of a subclass."""
-    f.outside("void PyObject_GC_UnTrack", "ptr %array")
+    f.outside("void PyObject_GC_UnTrack(ptr)", "%array")
     references = f.at("%array", offsets.references)
     with f.when(f.differ("ptr", references, "null")):
-        f.outside("void PyObject_ClearWeakRefs", "ptr %array")
+        f.outside("void PyObject_ClearWeakRefs(ptr)", "%array")
     for name in _SLOTS:
         place = f.beyond("%array", getattr(offsets, name))
         held = f.load("ptr", place)
@@ -251,7 +249,7 @@ def array_dies(f: ObjectFunction, offsets: Offsets) -> None:
         state.set("spare", "%array", "ptr")
         f.add_to(state, "spares", 1)
         f.ret()
-    f.outside("void PyObject_GC_Del", "ptr %array")
+    f.outside("void PyObject_GC_Del(ptr)", "%array")
     f.let_go(kind)
     f.ret()
 
@@ -298,7 +296,7 @@ def _give_up_if_null(f: ObjectFunction, made: str, begun: str) -> None:
 def build_mapping(f: ObjectFunction) -> None:
     """A dict: a copy of one with these keys has them in place."""
     result = f.view("%result", r.ContainerResult)
-    made = f.outside("ptr PyDict_Copy", f"ptr {result.pointer('template')}")
+    made = f.outside("ptr PyDict_Copy(ptr)", result.pointer("template"))
     f.ret_if(f.equal("ptr", made, "null"), "null")
     keys, parts = result.pointer("keys"), result.pointer("parts")
     slots = result.pointer("slots")
@@ -308,8 +306,8 @@ def build_mapping(f: ObjectFunction) -> None:
     with f.repeat(result.number("length")) as i:
         child = build(f, f.slot(parts, i), "%held")
         _give_up_if_null(f, child, made)
-        operands = f"ptr {made}, ptr {f.slot(keys, i)}, ptr {child}"
-        status = f.outside("i32 PyDict_SetItem", f"{operands}")
+        item = made, f.slot(keys, i), child
+        status = f.outside("i32 PyDict_SetItem(ptr, ptr, ptr)", *item)
         f.let_go(child)
         with f.when(f.differ("i32", status, 0)):
             f.let_go(made)
@@ -344,7 +342,7 @@ def _build_sequence(
 ) -> None:
     result = f.view("%result", r.ContainerResult)
     count, parts = result.number("length"), result.pointer("parts")
-    made = f.outside(f"ptr {new}", f"i64 {count}")
+    made = f.outside(f"ptr {new}(i64)", count)
     f.ret_if(f.equal("ptr", made, "null"), "null")
     items = items_of(made)
     with f.repeat(count) as i:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
+from ftrace.backends.llvm.ir.symbols import PREFIX
+
 #: The parameters of every handler.
 HANDLER = ("ptr %record", "ptr %frame", "ptr %context")
 
@@ -78,20 +80,26 @@ class Function:
         self.do(f"{name} = {instruction}")
         return name
 
-    def call(self, result: str, name: str, operands: str) -> str:
-        """What a function gives; nothing where it gives nothing."""
-        instruction = f"call {result} @{name}({operands})"
+    def call(
+        self, result: str, name: str, kinds: Sequence[str], *operands: str | int
+    ) -> str:
+        """What a function of such operands gives; nothing where it gives nothing."""
+        pairs = zip(kinds, operands, strict=True)
+        listed = ", ".join([f"{kind} {operand}" for kind, operand in pairs])
+        instruction = f"call {result} @{name}({listed})"
         if result != "void":
             return self.let(instruction)
         self.do(instruction)
         return ""
 
-    def outside(self, function: str, operands: str = "") -> str:
-        """`call` of a function outside of the module, given its type and name."""
-        result, name = function.split()
-        kinds = [operand.split()[0] for operand in operands.split(", ") if operand]
-        self.declare(f"declare {result} @{name}({', '.join(kinds)})")
-        return self.call(result, name, operands)
+    def outside(self, declared: str, *operands: str | int) -> str:
+        """`call` of a function outside of the module, declared as `ptr malloc(i64)`."""
+        head, _, rest = declared.partition("(")
+        result, _, name = head.rpartition(" ")
+        symbol = name if name.startswith(PREFIX) else ""
+        self.declare(f"declare {result} @{name}({rest}", symbol)
+        kinds = rest[:-1].split(", ") if rest != ")" else ()
+        return self.call(result, name, kinds, *operands)
 
     def ret(self, value: str | int = "") -> None:
         """Returns."""
@@ -173,10 +181,13 @@ class Function:
         return View(self, self.allocate("i64", len(kind.fields)), kind)
 
     def copy(self, target: str, source: str, nbytes: str | int) -> None:
-        self.do(
-            f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, "
-            f"i64 {nbytes}, i1 false)"
-        )
+        function = "void llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
+        self.outside(function, target, source, nbytes, "false")
+
+    def clear(self, target: str, nbytes: str | int) -> None:
+        """Sets so many bytes to zero."""
+        function = "void llvm.memset.p0.i64(ptr, i8, i64, i1)"
+        self.outside(function, target, 0, nbytes, "false")
 
     # Blocks.
 
@@ -306,9 +317,7 @@ class Routines(Generic[F]):
                 return f
 
             def call(f: Function, *operands: str | int) -> str:
-                pairs = zip(kinds, operands, strict=True)
-                listed = ", ".join([f"{kind} {operand}" for kind, operand in pairs])
-                return f.call(result, called, listed)
+                return f.call(result, called, kinds, *operands)
 
             self._parts.append(build)
             return call

@@ -55,7 +55,6 @@ _LITTLE, _MUCH = 1 << 10, 1 << 14
 TRIES = 1 << 14
 
 VARIABLES = """
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare ptr @PyObject_CallFunction(ptr, ptr, ...)
 
 @one_number = internal constant [2 x i8] c"n\\00"
@@ -78,7 +77,8 @@ def new_context(f: Function) -> View:
     context.set("budget", BUDGET)
     context.set("checked", 0)
     context.set("stopped", 0)
-    context.set("thread", f.outside("i64 pthread_self") if target.has_threads() else 0)
+    thread = f.outside("i64 pthread_self()") if target.has_threads() else 0
+    context.set("thread", thread)
     context.set("call", context.address, "ptr")
     return context
 
@@ -101,7 +101,7 @@ def check_signals(f: Function) -> None:
         return
     state = call.pointer("state")
     f.ret_if(f.let(f"icmp eq ptr {state}, null"), GO_ON)
-    here = f.outside("i64 pthread_self")
+    here = f.outside("i64 pthread_self()")
     f.ret_if(f.let(f"icmp ne i64 {here}, {call.number('thread')}"), GO_ON)
     now = read_clock(f)
     before = call.number("checked")
@@ -111,9 +111,9 @@ def check_signals(f: Function) -> None:
     passed = f.let(f"sub i64 {now}, {before}")
     f.ret_if(f.let(f"icmp ult i64 {passed}, {POLL_INTERVAL}"), GO_ON)
     call.set("checked", now)
-    f.outside("void PyEval_RestoreThread", f"ptr {state}")
-    found = f.outside("i32 PyErr_CheckSignals")
-    call.set("state", f.outside("ptr PyEval_SaveThread"), "ptr")
+    f.outside("void PyEval_RestoreThread(ptr)", state)
+    found = f.outside("i32 PyErr_CheckSignals()")
+    call.set("state", f.outside("ptr PyEval_SaveThread()"), "ptr")
     with f.when(f.let(f"icmp ne i32 {found}, 0")):
         mark = call.at("stopped")
         f.do(f"store atomic i64 {RAISED}, ptr {mark} monotonic, align 8")
@@ -183,10 +183,10 @@ def run_pointers(f: Function) -> None:
     context = new_context(f)
     released = f.let(f"icmp ne i64 {entry.number('released')}, 0")
     with f.when(released):
-        context.set("state", f.outside("ptr PyEval_SaveThread"), "ptr")
+        context.set("state", f.outside("ptr PyEval_SaveThread()"), "ptr")
     status = run_program(f, program, frame, context.address)
     with f.when(released):
-        f.outside("void PyEval_RestoreThread", f"ptr {context.pointer('state')}")
+        f.outside("void PyEval_RestoreThread(ptr)", context.pointer("state"))
     f.ret(status)
 
 
@@ -321,16 +321,16 @@ def run_host(f: Function) -> None:
 def _call_python(f: Function, function: str, *numbers: str) -> str:
     """The status of a call of a Python object on numbers."""
     context = f.view("%context", Context)
-    f.outside("void PyEval_RestoreThread", f"ptr {context.pointer('state')}")
+    f.outside("void PyEval_RestoreThread(ptr)", context.pointer("state"))
     form = {1: "@one_number", 2: "@two_numbers", 4: "@four_numbers"}[len(numbers)]
     operands = ", ".join([f"ptr {function}", f"ptr {form}", *numbers])
     result = f.let(f"call ptr (ptr, ptr, ...) @PyObject_CallFunction({operands})")
     raised = f.let(f"icmp eq ptr {result}, null")
     status = f.variable("i32", RAISED)
     with f.when(f.let(f"xor i1 {raised}, true")):
-        f.outside("void Py_DecRef", f"ptr {result}")
+        f.outside("void Py_DecRef(ptr)", result)
         f.store("i32", GO_ON, status)
-    context.set("state", f.outside("ptr PyEval_SaveThread"), "ptr")
+    context.set("state", f.outside("ptr PyEval_SaveThread()"), "ptr")
     return f.load("i32", status)
 
 
@@ -405,8 +405,7 @@ def _begin_message(
     known = f.load("i64", number)
     there = f.let(f"icmp sge i64 {known}, 0")
     with f.when(f.let(f"xor i1 {there}, true")):
-        operands = f"ptr {memory}, i8 0, i64 {row.number('zeros')}, i1 false"
-        f.do(f"call void @llvm.memset.p0.i64({operands})")
+        f.clear(memory, row.number("zeros"))
     with f.when(there):
         tag = row.number("tag")
         own = f.let(f"icmp slt i64 {tag}, 0")
@@ -455,7 +454,7 @@ def nanoseconds(f: Function) -> str:
     if not target.has_threads():
         return "0"
     now = f.allocate("i64", 2)  # seconds, nanoseconds
-    f.outside("i32 clock_gettime", f"i32 {time.CLOCK_MONOTONIC}, ptr {now}")
+    f.outside("i32 clock_gettime(i32, ptr)", time.CLOCK_MONOTONIC, now)
     whole = f.let(f"mul i64 {f.load('i64', now)}, 1000000000")
     return f.sum(whole, f.load("i64", f.word(now, 1)))
 
@@ -473,7 +472,7 @@ def note_row(f: Function) -> None:
     place = f.let(f"atomicrmw add ptr {log}, i64 1 monotonic")
     f.ret_if(f.let(f"icmp uge i64 {place}, {f.load('i64', f.word(log, 1))}"))
     row = f.view(f.word(log, 2), records.LogRow, place)
-    thread = f.outside("i64 pthread_self") if target.has_threads() else 0
+    thread = f.outside("i64 pthread_self()") if target.has_threads() else 0
     facts = {"number": "%number", "thread": thread, "start": "%start", "end": end}
     for name, value in facts.items():
         row.set(name, value)

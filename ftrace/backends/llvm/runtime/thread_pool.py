@@ -109,9 +109,9 @@ def _without_threads() -> Sequence[Function]:
 def _pause(f: Function) -> None:
     machine = platform.machine().lower()
     if machine in ("x86_64", "amd64", "i386", "i686"):
-        f.outside("void llvm.x86.sse2.pause")
+        f.outside("void llvm.x86.sse2.pause()")
     elif machine in ("aarch64", "arm64"):
-        f.outside("void llvm.aarch64.hint", "i32 1")
+        f.outside("void llvm.aarch64.hint(i32)", 1)
 
 
 @plain("i32", *_SHARED[:3], "i64 %quantum", _SHARED[-1])
@@ -228,17 +228,17 @@ def worker(f: Function) -> None:
 @pool("void", "i64 %number")
 def park(f: Function) -> None:
     """Sleeps until it is woken."""
-    f.outside("i32 pthread_mutex_lock", "ptr @mutex")
+    f.outside("i32 pthread_mutex_lock(ptr)", "@mutex")
     before = f.load("i64", "@wakes")
     f.let("atomicrmw add ptr @sleepers, i64 1 seq_cst")
     # a job posted before its caller saw us asleep has not woken us
     ticket = _ticket(f, "seq_cst")
     uninvited = _not(f, _is_invited(f, ticket, "%number"))
     with f.when(f.let(f"or i1 {_is_used_up(f, ticket)}, {uninvited}")), f.repeat(-1):
-        f.outside("i32 pthread_cond_wait", "ptr @wake_up, ptr @mutex")
+        f.outside("i32 pthread_cond_wait(ptr, ptr)", "@wake_up", "@mutex")
         f.stop_if(f.let(f"icmp ne i64 {f.load('i64', '@wakes')}, {before}"))
     f.let("atomicrmw sub ptr @sleepers, i64 1 seq_cst")
-    f.outside("i32 pthread_mutex_unlock", "ptr @mutex")
+    f.outside("i32 pthread_mutex_unlock(ptr)", "@mutex")
     f.ret()
 
 
@@ -246,7 +246,7 @@ def park(f: Function) -> None:
 def current_core(f: Function) -> None:
     """The core of this thread; elsewhere than on Linux that is not asked."""
     if sys.platform.startswith("linux"):
-        f.ret(f.let(f"sext i32 {f.outside('i32 sched_getcpu')} to i64"))
+        f.ret(f.let(f"sext i32 {f.outside('i32 sched_getcpu()')} to i64"))
     else:
         f.ret(-1)
 
@@ -266,10 +266,9 @@ def leave_callers_core(f: Function) -> None:
     callers = f.let(f"load atomic i64, ptr {noted} monotonic, align 8")
     same = f.let(f"icmp eq i64 {mine}, {callers}")
     listed = f.let(f"icmp ult i64 {mine}, 1024")
-    mask = "i32 0, i64 128, ptr"
     with f.when(f.let(f"and i1 {same}, {listed}")):
         all_, others = f.variable("i1024", 0), f.allocate("i1024")
-        failed = f.outside("i32 sched_getaffinity", f"{mask} {all_}")
+        failed = f.outside("i32 sched_getaffinity(i32, i64, ptr)", 0, 128, all_)
         bit = f.let(f"shl i1024 1, {f.let(f'zext i64 {mine} to i1024')}")
         keep = f.let(f"xor i1024 {bit}, -1")
         rest = f.let(f"and i1024 {f.load('i1024', all_)}, {keep}")
@@ -278,7 +277,7 @@ def leave_callers_core(f: Function) -> None:
         with f.when(f.let(f"and i1 {known}, {some}")):
             f.store("i1024", rest, others)
             for cores_ in (others, all_):
-                f.outside("i32 sched_setaffinity", f"{mask} {cores_}")
+                f.outside("i32 sched_setaffinity(i32, i64, ptr)", 0, 128, cores_)
     f.ret()
 
 
@@ -291,40 +290,40 @@ def start_workers(f: Function) -> None:
     attributes, all_, old = (f.allocate("i8", 256) for _ in range(3))
     first = f.load("i64", "@workers")
     with f.when(f.let(f"icmp eq i64 {first}, 0")):
-        f.outside("i32 pthread_mutex_init", "ptr @mutex, ptr null")
-        f.outside("i32 pthread_cond_init", "ptr @wake_up, ptr null")
-    f.outside("i32 pthread_attr_init", f"ptr {attributes}")
-    f.outside("i32 pthread_attr_setstacksize", f"ptr {attributes}, i64 {STACK_BYTES}")
-    f.outside("i32 sigfillset", f"ptr {all_}")
-    f.outside("i32 pthread_sigmask", f"i32 {block}, ptr {all_}, ptr {old}")
+        f.outside("i32 pthread_mutex_init(ptr, ptr)", "@mutex", "null")
+        f.outside("i32 pthread_cond_init(ptr, ptr)", "@wake_up", "null")
+    f.outside("i32 pthread_attr_init(ptr)", attributes)
+    f.outside("i32 pthread_attr_setstacksize(ptr, i64)", attributes, STACK_BYTES)
+    f.outside("i32 sigfillset(ptr)", all_)
+    f.outside("i32 pthread_sigmask(i32, ptr, ptr)", block, all_, old)
     with f.repeat("%wanted", first) as number:
         argument = f.let(f"inttoptr i64 {number} to ptr")
-        operands = f"ptr {thread}, ptr {attributes}, ptr @worker, ptr {argument}"
-        error = f.outside("i32 pthread_create", f"{operands}")
+        operands = thread, attributes, "@worker", argument
+        error = f.outside("i32 pthread_create(ptr, ptr, ptr, ptr)", *operands)
         refused = f.let(f"icmp ne i32 {error}, 0")
         with f.when(refused):
             f.store("i1", "true", "@no_more")
         f.stop_if(refused)
-        f.outside("i32 pthread_detach", f"ptr {f.load('ptr', thread)}")
+        f.outside("i32 pthread_detach(ptr)", f.load("ptr", thread))
     f.do(f"store atomic i64 {number}, ptr @workers release, align 8")
-    f.outside("i32 pthread_sigmask", f"i32 {set_mask}, ptr {old}, ptr null")
-    f.outside("i32 pthread_attr_destroy", f"ptr {attributes}")
+    f.outside("i32 pthread_sigmask(i32, ptr, ptr)", set_mask, old, "null")
+    f.outside("i32 pthread_attr_destroy(ptr)", attributes)
     f.ret()
 
 
 @pool("void", "i64 %helpers", "i64 %threads", "i64 %sleepers")
 def unpark_workers(f: Function) -> None:
     """Wakes as many as there are pieces for, or all where some might not be invited."""
-    f.outside("i32 pthread_mutex_lock", "ptr @mutex")
+    f.outside("i32 pthread_mutex_lock(ptr)", "@mutex")
     f.store("i64", f.sum(f.load("i64", "@wakes"), 1), "@wakes")
-    f.outside("i32 pthread_mutex_unlock", "ptr @mutex")
+    f.outside("i32 pthread_mutex_unlock(ptr)", "@mutex")
     all_invited = f.let(f"icmp ult i64 {f.load('i64', '@workers')}, %threads")
     few = f.let("icmp ult i64 %helpers, %sleepers")
     with f.when(f.let(f"and i1 {all_invited}, {few}")):
         with f.repeat("%helpers"):
-            f.outside("i32 pthread_cond_signal", "ptr @wake_up")
+            f.outside("i32 pthread_cond_signal(ptr)", "@wake_up")
         f.ret()
-    f.outside("i32 pthread_cond_broadcast", "ptr @wake_up")
+    f.outside("i32 pthread_cond_broadcast(ptr)", "@wake_up")
     f.ret()
 
 
@@ -396,7 +395,7 @@ def _wait_for(f: Function, pieces: str) -> None:
         with f.when(_not(f, long)):
             _pause(f)
         with f.when(long):
-            f.outside("i32 sched_yield")
+            f.outside("i32 sched_yield()")
             with f.when(hears):
                 check_signals(f, "%context")
 

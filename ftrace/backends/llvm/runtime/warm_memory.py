@@ -54,9 +54,6 @@ SLOTS = 64
 _HUGE = 14
 
 VARIABLES = f"""
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-declare i64 @llvm.ctlz.i64(i64, i1)
-
 @kept = internal global [{2 * SLOTS} x i64] zeroinitializer, align 128
 @kept_bytes = internal global i64 0, align 128
 @kept_lock = internal global i32 0, align 128
@@ -90,7 +87,7 @@ def cell(f: Function) -> None:
     """The address of a cell; its chunk is made if need be. Null: there is no memory."""
     block = f.let("lshr i64 %number, %log")  # numbered in first chunks
     one_more = f.let(f"add i64 {block}, 1")
-    zeros = f.let(f"call i64 @llvm.ctlz.i64(i64 {one_more}, i1 true)")
+    zeros = f.outside("i64 llvm.ctlz.i64(i64, i1)", one_more, "true")
     chunk = f.let(f"sub i64 63, {zeros}")
     blocks_before = f.let(f"sub i64 {f.let(f'shl i64 1, {chunk}')}, 1")
     within = f.let(f"sub i64 %number, {f.let(f'shl i64 {blocks_before}, %log')}")
@@ -112,7 +109,7 @@ def cell(f: Function) -> None:
 def empty_stacks(f: Function) -> None:
     """Makes so many headers, one after the other, those of empty stacks."""
     nbytes = f.let(f"mul i64 %count, {STACK_HEADER}")
-    f.do(f"call void @llvm.memset.p0.i64(ptr %header, i8 0, i64 {nbytes}, i1 false)")
+    f.clear("%header", nbytes)
     f.ret()
 
 
@@ -143,17 +140,17 @@ def has_memory(f: Function) -> None:
     ask = f.load("ptr", "@ask_memory")
     small = f.let(f"icmp ult i64 %size, {LEAST_ASKED}")
     f.ret_if(f.let(f"or i1 {small}, {f.let(f'icmp eq ptr {ask}, null')}"), "true")
-    state = f.outside("i32 PyGILState_Ensure")
+    state = f.outside("i32 PyGILState_Ensure()")
     fits = f.variable("i32", 0)
-    raised = f.outside("ptr PyErr_Occurred")
+    raised = f.outside("ptr PyErr_Occurred()")
     with f.when(f.let(f"icmp eq ptr {raised}, null")):
         operands = f"ptr {ask}, ptr @one_number, i64 %size"
         call = f"call ptr (ptr, ptr, ...) @PyObject_CallFunction({operands})"
         answer = f.let(call)
         with f.when(f.let(f"icmp ne ptr {answer}, null")):
-            f.store("i32", f.outside("i32 PyObject_IsTrue", f"ptr {answer}"), fits)
-            f.outside("void Py_DecRef", f"ptr {answer}")
-    f.outside("void PyGILState_Release", f"i32 {state}")
+            f.store("i32", f.outside("i32 PyObject_IsTrue(ptr)", answer), fits)
+            f.outside("void Py_DecRef(ptr)", answer)
+    f.outside("void PyGILState_Release(i32)", state)
     f.ret(f.let(f"icmp ne i32 {f.load('i32', fits)}, 0"))
 
 
@@ -176,13 +173,12 @@ def take_chunk(f: Function) -> None:
             if again:
                 forget_chunks(f)
             with f.when(has_memory(f, "%size")):
-                made = f.outside("ptr malloc", "i64 %size")
+                made = f.outside("ptr malloc(i64)", "%size")
                 f.store("ptr", made, found)
                 if sys.platform.startswith("linux"):
                     with f.when(f.let(f"icmp uge i64 %size, {2 * PAGE}")):
                         pages, inside = _first_page(f, made), f.sum("%size", -PAGE)
-                        advice = f"ptr {pages}, i64 {inside}, i32 {_HUGE}"
-                        f.outside("i32 madvise", advice)
+                        f.outside("i32 madvise(ptr, i64, i32)", pages, inside, _HUGE)
     f.ret(f.load("ptr", found))
 
 
@@ -191,7 +187,7 @@ def give_chunk(f: Function, limit: int) -> None:
     small = f.let(f"icmp ult i64 %size, {LEAST_CACHED}")
     large = f.let(f"icmp ugt i64 %size, {limit}")
     with f.when(f.let(f"or i1 {small}, {large}")):
-        f.outside("void free", "ptr %chunk")
+        f.outside("void free(ptr)", "%chunk")
         f.ret()
     with f.hold_lock("@kept_lock"):
         more = f.let(f"add i64 {f.load('i64', '@kept_bytes')}, %size")
@@ -217,7 +213,7 @@ def release_cached(f: Function) -> None:
     with f.rows("@kept", CachedBlock, SLOTS) as place:
         used = f.let(f"icmp ne i64 {place.number('size')}, 0")
         with f.when(used):
-            f.outside("void free", f"ptr {place.pointer('chunk')}")
+            f.outside("void free(ptr)", place.pointer("chunk"))
             place.set("size", 0)
     f.store("i64", 0, "@kept_bytes")
     f.ret()
@@ -285,13 +281,14 @@ def take_fenced(f: Function) -> None:
     small, flags = mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     used = _whole(f, "%bytes", _HEAD)
     total = f.sum(_whole(f, used, small), 2 * small)
-    where = f"ptr null, i64 {total}, i32 3, i32 {flags}, i32 -1, i64 0"
-    raw = f.outside("ptr mmap", f"{where}")
+    raw = f.outside(
+        "ptr mmap(ptr, i64, i32, i32, i32, i64)", "null", total, 3, flags, -1, 0
+    )
     failed = f.let(f"icmp eq i64 {f.let(f'ptrtoint ptr {raw} to i64')}, -1")
     f.ret_if(failed, "null")
     f.store("i64", total, raw)
     end = f.beyond(raw, f.sum(total, -small))
-    f.outside("i32 mprotect", f"ptr {end}, i64 {small}, i32 0")
+    f.outside("i32 mprotect(ptr, i64, i32)", end, small, 0)
     f.ret(f.beyond(end, f.let(f"sub i64 0, {used}")))
 
 
@@ -300,5 +297,5 @@ def give_fenced(f: Function) -> None:
     small = mmap.PAGESIZE
     page = f.let(f"and i64 {f.let('ptrtoint ptr %memory to i64')}, {-small}")
     raw = f.let(f"inttoptr i64 {f.sum(page, -small)} to ptr")
-    f.outside("i32 munmap", f"ptr {raw}, i64 {f.load('i64', raw)}")
+    f.outside("i32 munmap(ptr, i64)", raw, f.load("i64", raw))
     f.ret()

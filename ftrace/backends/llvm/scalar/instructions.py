@@ -235,9 +235,8 @@ class Vectors(Instructions):
     def call(self, name: str, t: Type, *x: str, extra: str = "") -> str:
         """An intrinsic of operands of one type."""
         assert not extra
-        symbol = f"{t} @llvm.{name}.{t.suffix}"
-        self.f.declare(f"declare {symbol}({', '.join([t.text] * len(x))})")
-        return self.f.let(f"call {symbol}({', '.join(f'{t} {a}' for a in x)})")
+        kinds = ", ".join([t.text] * len(x))
+        return self.f.outside(f"{t} llvm.{name}.{t.suffix}({kinds})", *x)
 
     def at(self, t: Type, base: str, index: str | int) -> str:
         """The address of an element."""
@@ -248,10 +247,8 @@ class Vectors(Instructions):
         place = self.at(t, base, index)
         if not mask:
             return self.f.let(f"load {t}, ptr {place}, align {t.bytes}")
-        name, m = f"{t} @llvm.masked.load.{t.suffix}.p0", t.mask()
-        self.f.declare(f"declare {name}(ptr, i32, {m}, {t})")
-        operands = f"ptr {place}, i32 {t.bytes}, {m} {mask}, {t} zeroinitializer"
-        return self.f.let(f"call {name}({operands})")
+        name = f"{t} llvm.masked.load.{t.suffix}.p0(ptr, i32, {t.mask()}, {t})"
+        return self.f.outside(name, place, t.bytes, mask, "zeroinitializer")
 
     def put(self, t: Type, x: str, base: str, index: str | int, mask: str = "") -> None:
         """Stores elements from one on, those for which a mask holds."""
@@ -259,9 +256,8 @@ class Vectors(Instructions):
         if not mask:
             self.f.do(f"store {t} {x}, ptr {place}, align {t.bytes}")
             return
-        name, m = f"void @llvm.masked.store.{t.suffix}.p0", t.mask()
-        self.f.declare(f"declare {name}({t}, ptr, i32, {m})")
-        self.f.do(f"call {name}({t} {x}, ptr {place}, i32 {t.bytes}, {m} {mask})")
+        name = f"void llvm.masked.store.{t.suffix}.p0({t}, ptr, i32, {t.mask()})"
+        self.f.outside(name, x, place, t.bytes, mask)
 
     def positions(self, first: str) -> str:
         """The numbers from `first` on, of 64 bits."""

@@ -150,8 +150,7 @@ class Waves(LibraryFunction):
     def roots(self, kind: str, *sizes: int) -> str:
         """The table of roots of unity."""
         symbol = roots_symbol("f64" if self.t.bytes == 8 else "f32", kind, *sizes)
-        self.declare(f"declare ptr @{symbol}()", symbol)
-        return self.let(f"call ptr @{symbol}()")
+        return self.outside(f"ptr {symbol}()")
 
 
 # Where the numbers of a transform come from or go to.

@@ -318,7 +318,6 @@ _ROUTINES: dict[str, Callable[[FactorFunction, str], None]] = {
 def render_factor(kernel: Factor, target: Target) -> Rendered:
     """The code of a factorisation."""
     f = FactorFunction(kernel, target)
-    f.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     small = kernel.routine in SMALL_ROUTINES
     routine = (SMALL_ROUTINES if small else _ROUTINES)[kernel.routine]
     if not small:

@@ -96,12 +96,6 @@ class FactorFunction(LibraryFunction):
             at = self.beyond(at, offset)
         return at
 
-    def clear(self, target: str, nbytes: str | int) -> None:
-        self.declare("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
-        self.do(
-            f"call void @llvm.memset.p0.i64(ptr {target}, i8 0, i64 {nbytes}, i1 0)"
-        )
-
     def fill_nan(self, target: str, count: str | int) -> None:
         """Sets so many numbers to NaN; the imaginary part to zero."""
         t = self.real
@@ -147,9 +141,7 @@ class FactorFunction(LibraryFunction):
 
     def intrinsic(self, name: str, a: str) -> str:
         t = self.real
-        full = f"@llvm.{name}.{t.suffix}"
-        self.declare(f"declare {t} {full}({t})")
-        return self.let(f"call {t} {full}({t} {a})")
+        return self.outside(f"{t} llvm.{name}.{t.suffix}({t})", a)
 
     # Calls.
 
@@ -176,16 +168,13 @@ class FactorFunction(LibraryFunction):
         """Calls a routine of BLAS or LAPACK in this dtype."""
         name = ROUTINE + _LETTERS[self.dtype] + routine
         types = ", ".join(["ptr"] * len(pointers))
-        self.declare(f"declare void @{name}({types})", name)
-        self.do(f"call void @{name}({', '.join('ptr ' + p for p in pointers)})")
+        self.outside(f"void {name}({types})", *pointers)
 
     def alone(self, begins: bool) -> None:
         """The library uses no threads of its own between this and the other call."""
         if self.kernel.batch == 1 and self.kernel.work >= _WORTH_ITS_THREADS:
             return
-        name = ALONE if begins else TOGETHER
-        self.declare(f"declare void @{name}()", name)
-        self.do(f"call void @{name}()")
+        self.outside(f"void {ALONE if begins else TOGETHER}()")
 
     def solve_triangular(
         self,

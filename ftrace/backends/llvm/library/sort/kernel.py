@@ -20,9 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
-
-import numpy as np
 
 from ftrace import dtypes
 from ftrace.backends.llvm.emit.module import LibraryFunction, Rendered
@@ -244,7 +241,6 @@ class Sorting(LibraryFunction):
     def __init__(self, kernel: Ordering, target: Target) -> None:
         super().__init__(target)
         self.kernel = kernel
-        self.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
         written = sum(spec.written for spec in kernel.buffers)
         self.operand = kernel.buffers[written]  # the first one
         self.first_operand = written
@@ -268,17 +264,6 @@ class Sorting(LibraryFunction):
         size = self.kernel.size if length is None else length
         return self.base(number, self.let(f"mul i64 {row}, {size}"))
 
-    def use_sort(self, dtype: np.dtype[Any]) -> None:
-        """That of integers."""
-        symbol = keys.sort_symbol(dtype)
-        self.declare(f"declare i32 @{symbol}(ptr, i64, ptr)", symbol)
-
-    def sort(self, dtype: np.dtype[Any], at: str, count: str | int) -> None:
-        self.use_sort(dtype)
-        self.let(
-            f"call i32 @{keys.sort_symbol(dtype)}(ptr {at}, i64 {count}, ptr null)"
-        )
-
 
 def _enter(f: Sorting, to: str, of: str, count: str | int) -> None:
     """Sorted keys of numbers."""
@@ -290,7 +275,7 @@ def _enter(f: Sorting, to: str, of: str, count: str | int) -> None:
         size = integer.itemsize
         nbytes = count * size if isinstance(count, int) else None
         f.copy(to, of, f.let(f"mul i64 {count}, {size}") if nbytes is None else nbytes)
-    f.sort(integer, to, count)
+    keys.sort(f, integer, to, count)
 
 
 def _sort(f: Sorting) -> int:
@@ -395,7 +380,7 @@ def _pack(f: Sorting, to: str, row: str, begin: str, count: str) -> str:
     operands = f"ptr {to}, ptr {source}, ptr {places}, i64 {begin}, i64 {count}"
     f.use(keys.pack(f.keys, f.through))
     f.do(f"call void @pack({operands})")
-    f.sort(dtypes.int64, to, count)
+    keys.sort(f, dtypes.int64, to, count)
     return places
 
 
@@ -408,7 +393,7 @@ def _positions(f: Sorting) -> int:
         to = f.row(0, row)
         f.do(f"call void @unpack(ptr {to}, ptr {packed}, ptr {places}, i64 {n})")
     if n > ON_STACK:
-        f.do(f"call void @{GIVE}(ptr {packed})")
+        f.outside(f"void {GIVE}(ptr)", packed)
     return f.kernel.rows
 
 
@@ -416,12 +401,9 @@ def _take_scratch(f: Sorting, nbytes: int) -> str:
     """Memory for a row of positions and keys; without it the call is stopped."""
     if nbytes <= 8 * ON_STACK:
         return f.allocate("i64", nbytes // 8)
-    f.declare(f"declare ptr @{TAKE}(i64)", TAKE)
-    f.declare(f"declare void @{GIVE}(ptr)", GIVE)
-    f.declare(f"declare void @{STOP}(ptr)", STOP)
-    taken = f.let(f"call ptr @{TAKE}(i64 {nbytes})")
+    taken = f.outside(f"ptr {TAKE}(i64)", nbytes)
     with f.when(f.let(f"icmp eq ptr {taken}, null")):
-        f.do(f"call void @{STOP}(ptr %buffers)")
+        f.outside(f"void {STOP}(ptr)", "%buffers")
         f.ret()
     return taken
 
@@ -492,7 +474,6 @@ def _leaving(f: Sorting, positions: bool) -> Callable[[Vectors, str, str], None]
 def _top(f: Sorting) -> int:
     n, k = f.kernel.size, f.kernel.k
     full = 3 * k + _SCRATCH
-    f.use_sort(dtypes.int64)
     f.use(*keys.top(f.keys), keys.unpack(False))
     buffer = f.allocate("i64", full + 2 * keys.LANES)
     with f.repeat("%end", "%begin") as row:
@@ -530,7 +511,7 @@ def _spread() -> Function:
     f = Function("spread", "void", *parameters)
     with f.fold("%count", [("i64", "%word")]) as fold:
         bits = fold.values[0]
-        lowest = f.outside("i64 llvm.cttz.i64", f"i64 {bits}, i1 true")
+        lowest = f.outside("i64 llvm.cttz.i64(i64, i1)", bits, "true")
         position = f.let(f"trunc i64 {f.sum('%base', lowest)} to i32")
         f.store("i32", position, f.item("i32", "%to", fold.index))
         fold.following = [f.let(f"and i64 {bits}, {f.sum(bits, -1)}")]
@@ -566,7 +547,7 @@ def _counts(f: Sorting) -> int:
         _, _, at, count = _words(f, unit)
         total = f.variable("i64", 0)
         with _each_word(f, at, count) as (bits, _):
-            found = f.outside("i64 llvm.ctpop.i64", f"i64 {bits}")
+            found = f.outside("i64 llvm.ctpop.i64(i64)", bits)
             f.store("i64", f.sum(f.load("i64", total), found), total)
         narrow = f.let(f"trunc i64 {f.load('i64', total)} to i32")
         f.store("i32", narrow, f.base(0, unit))
@@ -594,7 +575,7 @@ def _find_positions(f: Sorting) -> int:
                 f.store("i64", f.sum(f.load("i64", total), found), total)
         with _each_word(f, at, count) as (bits, place):
             done = f.least(f.load("i64", first), str(k))
-            found = f.outside("i64 llvm.ctpop.i64", f"i64 {bits}")
+            found = f.outside("i64 llvm.ctpop.i64(i64)", bits)
             kept = f.least(found, f.let(f"sub i64 {k}, {done}"))
             goal = f.item("i32", to, done)
             base = f.sum(begin, place)

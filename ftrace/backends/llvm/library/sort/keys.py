@@ -48,6 +48,11 @@ def sort_symbol(dtype: np.dtype[Any]) -> str:
     return f"{SORT}{dtype.kind}{8 * dtype.itemsize}"
 
 
+def sort(f: Function, dtype: np.dtype[Any], at: str, count: str | int) -> None:
+    """Sorts so many integers of a dtype."""
+    f.outside(f"i32 {sort_symbol(dtype)}(ptr, i64, ptr)", at, count, "null")
+
+
 @dataclass(frozen=True)
 class Keys:
     """How numbers become keys.
@@ -327,10 +332,7 @@ def top(keys: Keys) -> list[Function]:
     def append(held: str, i: str) -> None:
         f.do(f"call void @append(ptr %buffer, i64 {held}, ptr %row, i64 {i})")
 
-    def sort(held: str) -> None:
-        f.do(f"call i32 @{symbol}(ptr %buffer, i64 {held}, ptr null)")
-
-    v, t, symbol = Vectors(f, LANES), f"i{LANES}", sort_symbol(dtypes.int64)
+    v, t = Vectors(f, LANES), f"i{LANES}"
     long = v.type(64)
     count, bound = f.variable("i64", 0), f.variable("i64", (1 << 63) - 1)
     parts = f.let(f"udiv i64 %n, {LANES}")
@@ -345,7 +347,7 @@ def top(keys: Keys) -> list[Function]:
             with f.fold(LANES, [(t, found)]) as take:
                 bits = take.values[0]
                 f.stop_if(f.let(f"icmp eq {t} {bits}, 0"))
-                lane = f.outside(f"{t} llvm.cttz.{t}", f"{t} {bits}, i1 true")
+                lane = f.outside(f"{t} llvm.cttz.{t}({t}, i1)", bits, "true")
                 at = f.sum(i, f.let(f"zext {t} {lane} to i64"))
                 append(f.sum(before, take.index), at)
                 less = f.let(f"sub {t} {bits}, 1")
@@ -353,7 +355,7 @@ def top(keys: Keys) -> list[Function]:
             held = f.sum(before, take.index)
             f.store("i64", held, count)
             with f.when(f.let(f"icmp uge i64 {held}, %full")):
-                sort(held)
+                sort(f, dtypes.int64, "%buffer", held)
                 worst = f.load("i64", f.word("%buffer", f.sum("%k", -1)))
                 # a later one of the same key comes behind it
                 worst_key = f.let(f"and i64 {worst}, {-1 << 32}")
@@ -363,6 +365,6 @@ def top(keys: Keys) -> list[Function]:
         held = f.load("i64", count)
         append(held, i)
         f.store("i64", f.sum(held, 1), count)
-    sort(f.load("i64", count))
+    sort(f, dtypes.int64, "%buffer", f.load("i64", count))
     f.ret()
     return [appends, f]
