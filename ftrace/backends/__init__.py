@@ -12,11 +12,12 @@ From the ground up:
                      is touched
     host_executor    Programs that the host drives step by step: on the interpreter and
                      on OpenCL
-    rule_names       The names that `config.disabled_rules` may hold
     interpreter      Programs run kernel by kernel in NumPy: what the other devices are
                      held to
     llvm/            The CPU: kernels as vector code, and a program as one native call
     opencl/          Kernels in OpenCL C, for any GPU with a driver
+    rule_names       The names that `config.disabled_rules` may hold: of all rules and
+                     decisions
 """
 
 from __future__ import annotations
@@ -48,9 +49,7 @@ def lowering() -> Callable[..., Lowering]:
 
 
 def _check_rules(names: frozenset[str]) -> None:
-    check = importing(partial(_load, "backends.rule_names", "check_disabled_rules"))
-    settings.name_checks["disabled_rules"] = check
-    check(names)
+    _load("backends.rule_names", "check_disabled_rules")(names)
 
 
 def has_lowered() -> bool:
@@ -73,7 +72,6 @@ register_platform(
     "cpu",
     lambda number: importing(partial(_load, "backends.llvm.device", "CPU"))(number),
     settings.host_devices,
-    partial(_load, "backends.llvm.codegen_options", "DECISIONS"),
 )
 register_platform(
     "interpreter", lambda number: _load("backends.interpreter", "Interpreter")(number)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -349,34 +349,22 @@ def _one() -> int:
     return 1
 
 
-_Platform: TypeAlias = tuple[
-    Callable[[int], Device], Callable[[], int], Callable[[], Mapping[str, str]]
-]
+_Platform: TypeAlias = tuple[Callable[[int], Device], Callable[[], int]]
 _platforms: dict[str, _Platform] = {}
 devices_in_use: dict[str, Device] = {}
 _lock = fresh_after_fork(threading.RLock())
 
 
 def register_platform(
-    name: str,
-    factory: Callable[[int], Device],
-    count: Callable[[], int] = _one,
-    decisions: Callable[[], Mapping[str, str]] = dict[str, str],
+    name: str, factory: Callable[[int], Device], count: Callable[[], int] = _one
 ) -> None:
     """Adds a kind of devices.
 
     Args:
       factory: makes the device of a number, at its first use.
       count: how many there are; asked where more than the first is.
-      decisions: what `config.disabled_rules` can switch off in its code, and what that
-        does; asked where such names are given, before any device is made.
     """
-    _platforms[name] = factory, count, decisions
-
-
-def decisions_of_platforms() -> list[Mapping[str, str]]:
-    """What `config.disabled_rules` can switch off in the code of devices."""
-    return [decisions() for _, _, decisions in _platforms.values()]
+    _platforms[name] = factory, count
 
 
 def platform_names() -> list[str]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import difflib
 
-from ftrace.backends import base
+from ftrace.backends.llvm.codegen_options import DECISIONS
 from ftrace.errors import ArgumentError
 from ftrace.lower.pipeline import PIPELINE
 from ftrace.trace.rewrite import RULE_NAMES
 
 
 def rule_names() -> set[str]:
-    """Those of lowering, and of all platforms, loaded or not."""
-    stages = [stage.decisions for stage in PIPELINE]
-    return RULE_NAMES.union(*stages, *base.decisions_of_platforms())
+    """Those of lowering, and of the code of the CPU, loaded or not."""
+    return RULE_NAMES.union(DECISIONS, *[stage.decisions for stage in PIPELINE])
 
 
 def check_disabled_rules(names: frozenset[str]) -> None:

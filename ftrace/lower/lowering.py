@@ -22,14 +22,13 @@ from ftrace.ground.limits import ANY_DEVICE, Limits
 from ftrace.ground.progress import progress
 from ftrace.ground.spans import span
 from ftrace.ground.tables import memo
-from ftrace.lower import pipeline
 from ftrace.lower.analysis import root_of
 from ftrace.lower.assembly import assemble
 from ftrace.lower.blocking.split_reductions import kernels_add_up
 from ftrace.lower.build import build_kernel as build
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltProgram, BuiltStep
 from ftrace.lower.control.canonical_loop import Loop
-from ftrace.lower.pipeline import Stage
+from ftrace.lower.pipeline import PIPELINE, PROGRAM, SIMPLIFYING, SUITING, Stage
 from ftrace.lower.program import Program
 from ftrace.lower.register_loops.register_loop import build_recurrence, register_loop_p
 from ftrace.lower.schedule import schedule as scheduling
@@ -76,8 +75,7 @@ def _telling(name: str, rule: Rule, fired: Fired) -> Rule:
     def telling(node: Node, read: Collection[int]) -> Node | Sequence[Node] | None:
         found = rule(node, read)
         if found is not None and found is not node:
-            made = [found] if isinstance(found, Node) else found
-            fired(name, node, made[0])
+            fired(name, node, found if isinstance(found, Node) else found[0])
         return found
 
     return telling
@@ -117,7 +115,7 @@ def simplified_body(body: Body) -> Sequence[Node]:
 def _simplify(
     body: Body, lines: Collection[Any], disabled: frozenset[str], check: bool
 ) -> Sequence[Node]:
-    return run_stages(body.outputs, ANY_DEVICE, pipeline.SIMPLIFYING[1:])
+    return run_stages(body.outputs, ANY_DEVICE, SIMPLIFYING[1:])
 
 
 class Firing(NamedTuple):
@@ -153,7 +151,7 @@ class Pass(NamedTuple):
 def passes_of(graph: Graph, limits: Limits) -> list[Pass]:
     """What a graph is after each stage that changed it, and how it came about."""
     outputs, found = graph.outputs, list[Pass]()
-    for stage in (*pipeline.SIMPLIFYING, *pipeline.SUITING):
+    for stage in (*SIMPLIFYING, *SUITING):
         firings, before = list[Firing](), outputs
 
         def note(*parts: Any, firings: list[Firing] = firings) -> None:
@@ -169,7 +167,7 @@ def passes_of(graph: Graph, limits: Limits) -> list[Pass]:
 
 def simplify_graph(outputs: Sequence[Node]) -> Sequence[Node]:
     """The outputs after all stages that need nothing of a device."""
-    return run_stages(outputs, ANY_DEVICE, pipeline.SIMPLIFYING)
+    return run_stages(outputs, ANY_DEVICE, SIMPLIFYING)
 
 
 # From a graph to its program.
@@ -256,7 +254,7 @@ _STEPS: dict[str, Callable[[LoweringState], LoweringState]] = {
 
 
 def _make_program(
-    work: LoweringState, stages: Iterable[Stage] = pipeline.PROGRAM
+    work: LoweringState, stages: Iterable[Stage] = PROGRAM
 ) -> BuiltProgram:
     for stage in stages:
         with span("pass", stage.name):
@@ -301,7 +299,7 @@ def lower(
       limits: of the device.
       donated: inputs whose memory the program may overwrite.
     """
-    stages, numbers = len(pipeline.PIPELINE), count(1)
+    stages, numbers = len(PIPELINE), count(1)
     with progress("lowering") as step:
 
         def report_steps(some: Iterable[Any]) -> Any:
@@ -309,14 +307,12 @@ def lower(
                 yield stage
                 step(next(numbers), stages)
 
-        passes = report_steps(pipeline.SIMPLIFYING)
-        outputs = run_stages(graph.outputs, ANY_DEVICE, passes)
+        outputs = run_stages(graph.outputs, ANY_DEVICE, report_steps(SIMPLIFYING))
         simplified = Graph(graph.inputs, tuple(outputs))
-        outputs = run_stages(outputs, limits, report_steps(pipeline.SUITING))
+        outputs = run_stages(outputs, limits, report_steps(SUITING))
         final = Graph(graph.inputs, tuple(outputs))
         work = LoweringState(final, limits, dict.fromkeys(donated))
-        built = _make_program(work, report_steps(pipeline.PROGRAM))
-        return Lowering(graph, simplified, built)
+        return Lowering(graph, simplified, _make_program(work, report_steps(PROGRAM)))
 
 
 def lower_body(
@@ -332,8 +328,7 @@ def lower_body(
     outputs: list[Node] = []
     taken: set[Node] = set()
     home = {k: body.inputs[i] for i, k in places.items()} if stays else {}
-    results = run_stages(simplified_body(body), limits, pipeline.SUITING)
-    for k, node in enumerate(results):
+    for k, node in enumerate(run_stages(simplified_body(body), limits, SUITING)):
         root = root_of(node)
         # The third copy is one of a copy.
         while root is not home.get(k) and (is_variable(root) or root in taken):

@@ -139,19 +139,13 @@ SUITING: Final = (
 )  # fmt: skip
 
 PROGRAM: Final = (
-    Stage(
-        "schedule", "which values are stored, and which kernel computes each",
-        None, schedule.DECISIONS,
-    ),
+    Stage("schedule", "what is stored, by which kernel", None, schedule.DECISIONS),
     Stage(
         "kernels", "movement becomes index arithmetic",
         None, index_view.DECISIONS | relax_mul_zero.DECISIONS,
     ),
     Stage("memory", "values take the place of dead ones", None, assemble.DECISIONS),
-    Stage(
-        "code", "the steps get their order, and all values places in one arena",
-        None, overlap.DECISIONS,
-    ),
+    Stage("code", "steps in order, all values in one arena", None, overlap.DECISIONS),
 )  # fmt: skip
 
 PIPELINE: Final = (*SIMPLIFYING, *SUITING, *PROGRAM)

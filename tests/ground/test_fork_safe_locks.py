@@ -264,7 +264,7 @@ def test_a_child_makes_the_device_that_a_thread_was_making(
                 time.sleep(0.2)
         return cpu
 
-    monkeypatch.setitem(vars(base)["_platforms"], "slow", (make, lambda: 1, dict))
+    monkeypatch.setitem(vars(base)["_platforms"], "slow", (make, lambda: 1))
     monkeypatch.setattr(base, "devices_in_use", {})
     thread = threading.Thread(target=get_device, args=("slow",))
     thread.start()

@@ -16,7 +16,7 @@ import pytest
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace.errors import ArgumentError, FileFormatError, ValueRangeError
-from ftrace.lower import pipeline
+from ftrace.lower import lowering
 from ftrace.lower.legalize import legalize
 from ftrace.testing.replay import Replay
 from ftrace.trace.primitives import elementwise as p
@@ -33,7 +33,7 @@ def again(path: Path, f: Any, *args: Any) -> Replay:
 
 
 def use_rule(rule: Rule, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(pipeline, "SIMPLIFYING", with_rule(rule))
+    patch.setattr(lowering, "SIMPLIFYING", with_rule(rule))
     RULE_NAMES.discard(rule.name)
 
 
