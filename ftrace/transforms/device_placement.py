@@ -187,7 +187,8 @@ def put_by(
         array = _put(value, device)
         if isinstance(array, Tracer) or not is_choice(device):
             return array
-        return _shardings().with_device(array, device)
+        shardings = _shardings()
+        return shardings.with_sharding(array, shardings.SingleDeviceSharding(device))
     if isinstance(place, Enum):  # a kind of memory: there is one
         return _put(value, base.get_device())
     shardings = _shardings()

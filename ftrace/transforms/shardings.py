@@ -477,11 +477,6 @@ def with_sharding(array: Array, sharding: Sharding) -> Array:
     return made
 
 
-def with_device(array: Array, device: Device) -> Array:
-    """The array, which remembers that it was put on a device."""
-    return with_sharding(array, SingleDeviceSharding(device))
-
-
 def compute_device(sharding: Any) -> Device:
     """The device of a sharding that has the whole array, and runs programs on it.
 

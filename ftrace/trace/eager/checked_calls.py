@@ -25,7 +25,7 @@ from ftrace.errors import NonFiniteError, ShapeError, TypePromotionError, warn_u
 from ftrace.ground import settings, spans
 from ftrace.trace.arrays.array import is_array
 from ftrace.trace.avals import Shape
-from ftrace.trace.eager.nonfinite import kind_of
+from ftrace.trace.eager.nonfinite import find_nonfinite
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import aval_of, is_value, stack
 
@@ -79,7 +79,7 @@ def call_checked(function: Function, call: Function, args: Any, kwargs: Any) -> 
     if not (config.debug_nans or config.debug_infs):
         return result
     for value in tree.leaves(result):
-        found = is_array(value) and kind_of(value.numpy())
+        found = is_array(value) and find_nonfinite(value.numpy())
         if found:
             raise NonFiniteError(
                 f"invalid value ({found}) encountered in {name}, whose result has type "

@@ -430,9 +430,8 @@ def publish(
         function = namespace[name]
         if isinstance(function, type) and function.__module__.startswith(f"{module}."):
             function.__module__ = module
-        if not isinstance(function, FunctionType):
-            continue
-        if not function.__module__.startswith("ftrace."):
+        ours = isinstance(function, FunctionType)
+        if not (ours and function.__module__.startswith("ftrace.")):
             continue
         if function not in made:
             plain = accepting(function, idle[name]) if name in idle else function

@@ -91,9 +91,8 @@ def _with_arguments(doc: str, names: Sequence[str]) -> str:
     before, mark, after = doc.partition("Args:\n")
     entries, gap, rest = after.partition("\n\n")
     blanks = entries[: -len(entries.lstrip())]
-    means = "must be None."
-    if names[0] in _PLACES:
-        means = "where the result is, as `device_put` takes it."
+    where = "where the result is, as `device_put` takes it."
+    means = where if names[0] in _PLACES else "must be None."
     entries = f"{entries.rstrip()}\n{blanks}{', '.join(names)}: {means}"
     return f"{before}{mark}{entries}{gap}{rest}" if mark else doc
 

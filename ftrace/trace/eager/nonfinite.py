@@ -11,7 +11,7 @@ loops and branches too: the first one whose result holds what no operand held is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -173,7 +173,7 @@ def first_nonfinite(
 # The settings that want to know.
 
 
-def kind_of(value: Any) -> str:
+def find_nonfinite(value: Any) -> str:
     """What the settings refuse among the elements: "nan", "inf", or "" for nothing."""
     config = settings.current()
     if not isinstance(value, _NDARRAY) or not dtypes.is_inexact(value.dtype):
@@ -181,10 +181,6 @@ def kind_of(value: Any) -> str:
     if config.debug_nans and np.isnan(value).any():
         return "nan"
     return "inf" if config.debug_infs and np.isinf(value).any() else ""
-
-
-def _kind_of_any(values: Iterable[Any]) -> str:
-    return next((kind for x in values if (kind := kind_of(x))), "")
 
 
 def check_program(
@@ -200,7 +196,7 @@ def check_program(
     Raises:
       NonFiniteError: it did.
     """
-    found = _kind_of_any(results)
+    found = next((kind for x in results if (kind := find_nonfinite(x))), "")
     if not found:
         return
     ops = map(compound_of, graph.nodes)

@@ -267,11 +267,6 @@ def _call_of_function(
     return _leave_to_numpy if pays is None else _compile_later(run, pays)
 
 
-def _call_of_operation(op: Compound, arg: Any, calls_before: int) -> Call:
-    run = Jitted(partial(bind_compound, op, arg=arg))
-    return _compile_later(run, tiering.pays_after(calls_before))
-
-
 #: Bytes of a call that is compiled, which few are.
 _COMPILED = 16_000
 
@@ -306,5 +301,9 @@ def run_operation(op: Compound, arg: Any, arrays: Sequence[Array]) -> Any:
     if prod(shape[: len(shape) - op.core]) < least.elements or not compiles():
         return None
     identity = signature(op, arg, *[aval_of(x) for x in arrays])
-    make = partial(_call_of_operation, op, arg, least.calls)
+
+    def make() -> Call:
+        run = Jitted(partial(bind_compound, op, arg=arg))
+        return _compile_later(run, tiering.pays_after(least.calls))
+
     return calls.once(identity, make, _COMPILED)(arrays)

@@ -335,13 +335,9 @@ class Jitted(RecordedCallable, flat.Travels):
         traced = [entry.value for _, entry in self._traced.by_age()]
         programs = [ready for each in traced for ready in each.programs.values()]
         native = sum(len(ready.records) for ready in programs)
-        sizes = (
-            *[each.nbytes for each in traced],
-            *[ready.compiled.nbytes for ready in programs],
-        )
-        return misses.CacheInfo(
-            self._traced.missed, len(traced), len(programs), native, sum(sizes)
-        )
+        nbytes = sum(x.nbytes for x in (*traced, *[p.compiled for p in programs]))
+        counts = self._traced.missed, len(traced), len(programs), native
+        return misses.CacheInfo(*counts, nbytes)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Methods: the instance is the first argument."""
