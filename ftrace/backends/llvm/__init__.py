@@ -12,10 +12,10 @@ From the ground up:
     elf_loader       Object code into memory, without LLVM: for x86-64 on Linux
     compile          LLVM IR text to machine code in this process, by way of the disk
                      cache
+    scalar/          Operations of elements in LLVM IR, a row for each
     runtime/         What a process has once: threads, warm memory, and the runner of
                      programs
     call/            Calls in native code, where the interpreter's layout is known
-    scalar/          Operations of elements in LLVM IR, a row for each
     schedule/        How the loops of a kernel run: tiles, vectors, units. No LLVM IR is
                      written
     emit/            The loops of a kernel as LLVM IR: how memory is read, what

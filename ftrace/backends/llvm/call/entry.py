@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
+import numpy as np
+
 from ftrace.backends.llvm.call import object_layout as layout, records as r
 from ftrace.backends.llvm.call.match_arguments import (
     FINDERS,
@@ -31,8 +33,11 @@ from ftrace.backends.llvm.call.object_ir import (
     take,
 )
 from ftrace.backends.llvm.ir.function_builder import Function, Routines, module_text
+from ftrace.backends.llvm.ir.writer import Type
 from ftrace.backends.llvm.runtime.records import CUT, GO_ON, NO_MEMORY
 from ftrace.backends.llvm.runtime.runner import nanoseconds
+from ftrace.backends.llvm.scalar.instructions import Vectors
+from ftrace.backends.llvm.scalar.ops import cast
 
 #: Something is not as the record expects; Python's code shall do this call.
 MISS, LEAVE = "inttoptr (i64 1 to ptr)", "inttoptr (i64 2 to ptr)"
@@ -371,17 +376,14 @@ def _select(size: int) -> Function:
     return f
 
 
-_TYPES = {"?": "i8", "i": "i32", "l": "i64", "f": "float", "d": "double"}
-
-
 def _cast(pair: str) -> Function:
     """`astype`, likewise."""
-    f, (source, target) = _loop(pair), [_TYPES[char] for char in pair]
+    f, (source, target) = _loop(pair), [Type.of(np.dtype(char), 0) for char in pair]
     with _elements(f, 2) as (x, result):
-        value = f.load(source, x)
-        if pair[0] == "?":  # any byte but 0 is true, as a mask of 255 is
-            source, value = "i1", f.differ(source, value, 0)
-        f.store(target, f.let(f"{r.CASTS[pair]} {source} {value} to {target}"), result)
+        value = f.load("i8" if source.kind == "b" else source.text, x)
+        if source.kind == "b":  # any byte but 0 is true, as a mask of 255 is
+            value = f.differ("i8", value, 0)
+        f.store(target.text, cast(Vectors(f), value, source, target), result)
     f.ret()
     return f
 

@@ -20,12 +20,8 @@ CLASSES = 512
 
 #: By the bytes of an element: the names of loops that choose of two.
 SELECT = {size: f"select_{size}" for size in (1, 2, 4, 8)}
-#: By the characters of NumPy's dtypes: the instructions that convert elements.
-CASTS = {
-    "fd": "fpext", "df": "fptrunc", "if": "sitofp", "id": "sitofp", "lf": "sitofp",
-    "ld": "sitofp", "?f": "uitofp", "?d": "uitofp", "?i": "zext", "?l": "zext",
-    "il": "sext", "li": "trunc",
-}  # fmt: skip
+#: Loops that convert elements, by the characters of NumPy's dtypes.
+CASTS = ("fd", "df", "if", "id", "lf", "ld", "?f", "?d", "?i", "?l", "il", "li")
 #: The names of all loops.
 LOOPS = {**SELECT, **{pair: f"cast_{pair.replace('?', 'b')}" for pair in CASTS}}
 
