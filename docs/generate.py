@@ -27,7 +27,7 @@ from docs.stubs import stubs
 from ftrace import lower, trace
 from ftrace.backends.llvm import codegen_options
 from ftrace.ground.missing_names import NEVER, NOT_YET, lines_of_names
-from ftrace.lower.legalize.legalize import ACCURACY
+from ftrace.lower.legalize.legalize import FORMULAS
 from ftrace.lower.pipeline import MOVEMENT, PIPELINE, SIMPLIFY, SPLIT
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.rewrite import PatternMatcher
@@ -278,13 +278,14 @@ def sharding_tables() -> dict[str, str]:
 def error_tables() -> dict[str, str]:
     """Error bounds."""
 
-    def rows(bounds: Iterable[tuple[str, tuple[str | float, ...]]]) -> Any:
+    def rows(bounds: Iterable[tuple[str, Sequence[str | float]]]) -> Any:
         for name, cells in bounds:
             texts = [c if isinstance(c, str) else f"{c:g}" for c in cells]
             words = " " in name.partition("(")[0]
             yield name if words else f"`{name}`", *texts
 
-    functions, composed = ACCURACY.items(), OF_COMPOSITIONS.items()
+    functions = ((name, row.errors) for name, row in FORMULAS.items() if row.errors)
+    composed = OF_COMPOSITIONS.items()
     sums = [*OF_SUMS.items(), ("a sum of equal numbers", OF_EQUAL_TERMS)]
     units = "float32", "float64"
     return {

@@ -11,7 +11,7 @@ s = f/(2 + f), as log(1 + f) = log((1 + s)/(1 - s)) (the scheme of fdlibm's `e_l
 The polynomials are minimax fits (Remez exchange at 50 digits, coefficients rounded one
 after the other, lowest power first); the relative error of the fit stands beside each.
 Errors of the functions are the greatest seen, in units in the last place: float32 over
-all numbers, float64 over 10⁷ random ones (`ACCURACY`).
+all numbers, float64 over 10⁷ random ones (`FORMULAS`).
 """
 
 from __future__ import annotations

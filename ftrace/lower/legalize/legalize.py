@@ -7,8 +7,8 @@
 Each pass is a pure function from kernel to kernel, linear in its expressions. Nodes are
 interned, so that what two expressions share is computed once.
 
-Which functions are decomposed, and how exact they are then, stands first; before that
-those of a few plain operations: signs, neighbours, and fma itself.
+Which functions are decomposed, and how exact they are then, says `FORMULAS`; before it
+stand those of a few plain operations: signs, neighbours, and fma itself.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import GraphError
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel import ir
 from ftrace.lower.legalize import exponential, special, term, trigonometry
 from ftrace.lower.legalize.complex import COMPLEX, Complex, choose
@@ -29,23 +30,6 @@ from ftrace.trace import graph as g
 from ftrace.trace.graph_map import exchange
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.sources import const, const_p
-
-#: For each function how exact it is in float32 and in float64, in units in the last
-#: place, gradual underflow included: the greatest error seen, rounded up. float32: each
-#: 61st of all numbers (pow and atan2: 10⁶ pairs), against float64. float64: 5·10⁶
-#: numbers, against 113 bits. Those of lgamma and digamma hold for positive arguments;
-#: for negative ones near a zero of the function the error is as many units of 1.
-ACCURACY: Final[dict[str, tuple[float, float]]] = {
-    "exp": (0.9, 1.0), "exp2": (0.9, 1.0), "expm1": (1.4, 1.5),
-    "log": (0.9, 0.9), "log2": (1.0, 0.9), "log1p": (0.9, 0.9),
-    "sin": (1.2, 0.8), "cos": (1.2, 0.8), "tan": (1.0, 1.0),
-    "asin": (1.2, 1.2), "acos": (1.2, 1.2), "atan": (1.2, 1.9),
-    "sinh": (1.7, 1.7), "cosh": (1.4, 1.4), "tanh": (1.4, 1.4),
-    "asinh": (1.9, 1.8), "acosh": (1.9, 1.9), "atanh": (2.1, 2.0),
-    "erf": (1.1, 1.1), "erfc": (1.5, 1.6), "erf_inv": (2.8, 2.6),
-    "lgamma": (3.6, 3.8), "digamma": (3.4, 3.9), "logistic": (2.4, 2.5),
-    "cbrt": (0.9, 0.8), "rsqrt": (1.5, 1.5), "pow": (1.0, 1.1), "atan2": (1.7, 2.0),
-}  # fmt: skip
 
 
 def sign(x: term.Term) -> term.Term:
@@ -140,22 +124,48 @@ def _formula(function: Callable[..., term.Term]) -> Decomposition:
     return lambda node: function(*map(term.Term, node.src)).node
 
 
-#: Each function, of terms.
+class Formula(NamedTuple):
+    """What computes a function from simpler ones.
+
+    Attributes:
+      function: of terms.
+      errors: how exact it is in float32 and in float64, in units in the last place,
+        gradual underflow included: the greatest error seen, rounded up. float32: each
+        61st of all numbers (pow and atan2: 10⁶ pairs), against float64. float64: 5·10⁶
+        numbers, against 113 bits. Those of lgamma and digamma hold for positive
+        arguments; for negative ones near a zero of the function the error is as many
+        units of 1. Of what is exact, or a step of others, there are none.
+    """
+
+    function: Callable[..., term.Term]
+    errors: Sequence[float]
+
+
 FORMULAS: Final = {
-    "exp": exponential.exp, "exp2": exponential.exp2, "expm1": exponential.expm1,
-    "logistic": exponential.logistic, "sinh": exponential.sinh,
-    "cosh": exponential.cosh, "tanh": exponential.tanh, "log": exponential.log,
-    "log2": exponential.log2, "log1p": exponential.log1p, "asinh": exponential.asinh,
-    "acosh": exponential.acosh, "atanh": exponential.atanh, "sin": trigonometry.sin,
-    "cos": trigonometry.cos, "tan": trigonometry.tan, "asin": trigonometry.asin,
-    "acos": trigonometry.acos, "atan": trigonometry.atan, "atan2": trigonometry.atan2,
-    "cbrt": exponential.cbrt, "pow": exponential.power, "erf": special.erf,
-    "erfc": special.erfc, "erf_inv": special.erf_inv, "lgamma": special.lgamma,
-    "digamma": special.digamma, "far_quadrant": trigonometry.far_quadrant,
-    "far_remainder": trigonometry.far_remainder, "far_rest": trigonometry.far_rest,
-    "ldexp": exponential.scale_by_power, "mantissa": exponential.mantissa_by_bits,
-    "exponent": exponential.exponent_by_bits, "rsqrt": rsqrt, "sign": sign,
-    "nextafter": nextafter, "is_finite": is_finite,
+    op.name: Formula(function, errors)
+    for op, function, *errors in (
+        (p.exp, exponential.exp, 0.9, 1.0), (p.exp2, exponential.exp2, 0.9, 1.0),
+        (p.expm1, exponential.expm1, 1.4, 1.5), (p.log, exponential.log, 0.9, 0.9),
+        (p.log2, exponential.log2, 1.0, 0.9), (p.log1p, exponential.log1p, 0.9, 0.9),
+        (p.sin, trigonometry.sin, 1.2, 0.8), (p.cos, trigonometry.cos, 1.2, 0.8),
+        (p.tan, trigonometry.tan, 1.0, 1.0), (p.asin, trigonometry.asin, 1.2, 1.2),
+        (p.acos, trigonometry.acos, 1.2, 1.2), (p.atan, trigonometry.atan, 1.2, 1.9),
+        (p.sinh, exponential.sinh, 1.7, 1.7), (p.cosh, exponential.cosh, 1.4, 1.4),
+        (p.tanh, exponential.tanh, 1.4, 1.4), (p.asinh, exponential.asinh, 1.9, 1.8),
+        (p.acosh, exponential.acosh, 1.9, 1.9), (p.atanh, exponential.atanh, 2.1, 2.0),
+        (p.erf, special.erf, 1.1, 1.1), (p.erfc, special.erfc, 1.5, 1.6),
+        (p.erf_inv, special.erf_inv, 2.8, 2.6), (p.lgamma, special.lgamma, 3.6, 3.8),
+        (p.digamma, special.digamma, 3.4, 3.9), (p.cbrt, exponential.cbrt, 0.9, 0.8),
+        (p.logistic, exponential.logistic, 2.4, 2.5), (p.rsqrt, rsqrt, 1.5, 1.5),
+        (p.power, exponential.power, 1.0, 1.1),
+        (p.atan2, trigonometry.atan2, 1.7, 2.0),
+        (trigonometry.far_quadrant_p, trigonometry.far_quadrant),
+        (trigonometry.far_remainder_p, trigonometry.far_remainder),
+        (trigonometry.far_rest_p, trigonometry.far_rest),
+        (term.ldexp_p, exponential.scale_by_power), (p.sign, sign),
+        (term.mantissa_p, exponential.mantissa_by_bits), (p.nextafter, nextafter),
+        (term.exponent_p, exponential.exponent_by_bits), (p.is_finite, is_finite),
+    )
 }  # fmt: skip
 
 #: Those that a device takes instead which can look numbers up in the tables.
@@ -167,13 +177,13 @@ BY_TABLES: Final = {
 #: For each operation that a device may lack, what computes it from simpler ones; users
 #: add more (`extend.py`), for one process.
 DECOMPOSITIONS: Final[dict[str, Decomposition]] = {"fma": fused_multiply_add} | {
-    name: _formula(function) for name, function in FORMULAS.items()
+    name: _formula(row.function) for name, row in FORMULAS.items()
 }
 
 
 def formula(name: str, has: Collection[str]) -> Callable[..., term.Term]:
     """The function of terms that computes `name` for a device that has these."""
-    return _by_tables(has).get(name, FORMULAS[name])
+    return _by_tables(has).get(name, FORMULAS[name].function)
 
 
 def _by_tables(has: Collection[str]) -> dict[str, Callable[..., term.Term]]:
@@ -202,8 +212,6 @@ def decompose(roots: Sequence[g.Node], has: Collection[str]) -> list[g.Node]:
 
 
 # Kernels.
-
-Dtype = np.dtype[Any]
 
 
 def legalize(kernel: ir.Kernel, supported: Collection[str]) -> ir.Kernel:
@@ -405,7 +413,7 @@ def _wide(node: g.Node) -> g.Node:
     return p.cast(node, dtypes.float32)
 
 
-def _narrow(node: g.Node, dtype: Dtype) -> g.Node:
+def _narrow(node: g.Node, dtype: np.dtype[Any]) -> g.Node:
     """A float32 in 16 bits; what was 16 bits wide before is itself."""
     if node.op is p.cast_p and node.src[0].dtype == dtype:
         return node.src[0]

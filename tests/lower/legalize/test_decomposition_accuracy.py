@@ -11,7 +11,7 @@ import pytest
 
 from ftrace import dtypes
 from ftrace.backends.llvm.target import host_target
-from ftrace.lower.legalize.legalize import ACCURACY, DECOMPOSITIONS, decompose
+from ftrace.lower.legalize.legalize import DECOMPOSITIONS, FORMULAS, decompose
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node, toposort
 from ftrace.trace.primitives import elementwise as ew
@@ -24,6 +24,7 @@ from tests.support.node_values import evaluate
 Array = np.ndarray[Any, Any]
 RECORDED = np.load(Path(__file__).parents[2] / "data" / "math.npz")
 FLOATS = (dtypes.float32, dtypes.float64)
+ACCURACY = {name: row.errors for name, row in FORMULAS.items() if row.errors}
 BINARY = ("pow", "atan2")
 UNARY = [name for name in ACCURACY if name not in BINARY]
 WITHOUT_FMA = PLAIN - {"fma"}
@@ -295,6 +296,11 @@ def test_finite_and_annihilating_product(dtype: Any) -> None:
             PRIMITIVES["mul_zero"].numpy(None, None, x, y),
         )
     np.testing.assert_array_equal(compute("is_finite", x, has=has), np.isfinite(x))
+
+
+def test_what_has_no_bound_is_exact_or_a_step_of_others() -> None:
+    exact = {"sign", "nextafter", "is_finite"}
+    assert FORMULAS.keys() & PRIMITIVES.keys() - ACCURACY.keys() == exact
 
 
 # Structure.

@@ -26,10 +26,8 @@ OTHERS = {
     # Of processors: what has an instruction, and what it is in their languages.
     "backends/opencl/scalar_ops.py:_ROWS",
     "backends/llvm/scalar/ops.py:OPERATIONS",
-    # Of our formulas, which are made of other primitives, and of their errors: they are
-    # for devices, of which records know nothing.
-    "lower/legalize/legalize.py:FORMULAS",
-    "lower/legalize/legalize.py:ACCURACY",
+    # Of our formulas, which are made of other primitives: they are for devices, of
+    # which records know nothing.
     "lower/legalize/legalize.py:_STRUCTURAL",
     "lower/legalize/complex.py:COMPLEX",
     # Of integers, which `range` is not: no limit and no NaN, but what wraps around.
