@@ -297,7 +297,7 @@ def checkify(
             graph = trace("checkify", output, avals, values)
         walk = _Walk(wanted)
         types = [n.aval for n in graph.inputs]
-        made = trace("checkify", lambda *xs: walk.whole(graph, xs), types)
+        made = trace("checkify", lambda *xs: walk.run(graph, xs), types)
         found = apply_graph(made, [*values, *graph.captured])
         count = len(graph.outputs)
         state = found[count:]
@@ -371,7 +371,7 @@ class _Walk:
         self.zeros = [const(0, dtypes.int32)]
         self._numbers: dict[Node, int] = {}
 
-    def whole(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    def run(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         """The outputs, and the state."""
         scope = current_scope()
         assert scope is not None

@@ -496,7 +496,7 @@ class _Walk(InterpreterDriver):
         """What the slots that a kernel writes hold after it has run on the device."""
         device, slots = self.target, list(dict.fromkeys(step.slots))
         if step not in self.compiled:
-            self.compiled[step] = device.compile(_alone(step, slots, memories))
+            self.compiled[step] = device.compile(_isolate(step, slots, memories))
         pairs = zip(step.slots, step.buffers, strict=True)
         written = {s for s, spec in pairs if spec.written}
         given = [device.copy_in(_copy_aligned(memories[s])) for s in slots]
@@ -521,7 +521,7 @@ class _Jittered(Evaluation):
         return add_jitter(value, self.random) if node.src else value
 
 
-def _alone(step: RunKernel, slots: Sequence[int], memories: list[Any]) -> Program:
+def _isolate(step: RunKernel, slots: Sequence[int], memories: list[Any]) -> Program:
     """A program of one kernel, which writes its inputs."""
     place = {s: i for i, s in enumerate(slots)}
     kind = np.dtype(np.uint8)

@@ -437,7 +437,7 @@ def shard_map(
         args = tree.unflatten(treedef, parts)
         run = _in_lanes(f, own, axes, specs, out_specs, check_vma and check_rep)
         result = run(*args)
-        return _whole(f, own, axes, out_specs, result, across, free)
+        return _join_results(f, own, axes, out_specs, result, across, free)
 
     def together(own: Any, *args: Any) -> Any:
         return over(own, True, args)
@@ -577,7 +577,7 @@ def _list(names: Iterable[Any]) -> str:
     return "{" + ",".join(sorted(map(str, names))) + "}"
 
 
-def _whole(
+def _join_results(
     f: Any, mesh: Any, axes: _Axes, out_specs: Any, result: Any, across: bool,
     free: frozenset[Any],
 ) -> Any:  # fmt: skip
@@ -593,7 +593,7 @@ def _whole(
         if not across:
             return _put(x, mesh, spec, free)
         return (
-            spanning.whole(spanning.lift(x), NamedSharding(mesh, spec)) if named else x
+            spanning.join(spanning.lift(x), NamedSharding(mesh, spec)) if named else x
         )
 
     return tree.map_prefix(join_lanes, result, out_specs, "shard_map out_specs")

@@ -56,7 +56,7 @@ def holds_box(x: Any) -> bool:
     return kind is dict and any(map(holds_box, x.values()))
 
 
-def plain(x: Any) -> Any:
+def to_numpy(x: Any) -> Any:
     """NumPy's array or scalar in the place of ours; it may be changed."""
     return np.array(x)[()] if isinstance(x, ft.Array) and not isbox(x) else x
 
@@ -79,7 +79,7 @@ class Leaves:
 
     def rebuild(self, values: Sequence[Any]) -> Any:
         """The container with others in the places of the numbers."""
-        leaves = put(self.others, self.places, map(plain, values))
+        leaves = put(self.others, self.places, map(to_numpy, values))
         return tree.unflatten(self.structure, leaves)
 
     def take(self, x: Any) -> list[Any]:
@@ -502,7 +502,7 @@ class VSpace:
     def inner_prod(self, x: Any, y: Any) -> Any:
         """The real inner product."""
         rows = zip(self.leaves.take(x), self.leaves.take(y), strict=True)
-        return plain(sum(fnp.real(fnp.vdot(a, b)) for a, b in rows))
+        return to_numpy(sum(fnp.real(fnp.vdot(a, b)) for a, b in rows))
 
     def covector(self, x: Any) -> Any:
         """The functional that is the inner product with x."""

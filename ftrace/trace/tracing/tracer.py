@@ -265,7 +265,7 @@ def _adopt(tracer: Tracer) -> Value | None:
             return scope.wrap(node)
     for level in reversed(stack.running):
         if level.scope is tracer.scope:
-            return level.around([tracer])[0]
+            return level.move_out([tracer])[0]
     return _constant(tracer)
 
 

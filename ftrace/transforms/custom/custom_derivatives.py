@@ -150,7 +150,7 @@ class _JvpRule(_OnLeaves):
             given = [*values, *level.values_of(present)]
             flat = self.jvp(mask, given)
             count = len(self.types)
-            found = level.around(flat[count:])
+            found = level.move_out(flat[count:])
             moved = [level.enter(t, tracer.aval_of(t).strong()) for t in found]
             results = level.settle(flat[:count], name)
             return self.enter(level, results, moved, self.zeros)
@@ -268,13 +268,13 @@ class _VjpRules(_OnLeaves):
         flat = self.forward(mask, values)
         count = len(self.types)
         results = level.settle(flat[:count], call.name)
-        residuals = level.around(flat[count:])
+        residuals = level.move_out(flat[count:])
         moving = [a.strong() for a, flag in zip(call.avals, mask, strict=True) if flag]
 
         def backward(level: Level, present: Flags, cts: Sequence[Node]) -> list[Node]:
             with level.running():
                 given = [*residuals, *level.values_of(cts)]
-                found = level.around(self.bwd(mask, present, given))
+                found = level.move_out(self.bwd(mask, present, given))
             return [level.enter(x, a) for x, a in zip(found, moving, strict=True)]
 
         later, wanted = level.later(backward), self.wanted
@@ -401,7 +401,7 @@ class WithDerivative(custom_call.WithRules[P, R]):
         """A call whose arguments have values: its rules run now, with these."""
         tangents = level.tangents(call.values)
         with level.running():
-            values = level.around(call.values)
+            values = level.move_out(call.values)
             call.forget()
             if all(t is None for t in tangents):
                 again: Any = self

@@ -87,7 +87,7 @@ class Level:
         """
         if any(t is not None for t in self.tangents(values)):
             raise closure_error(name)
-        return self.around(values)
+        return self.move_out(values)
 
     def results(
         self, values: Sequence[tr.Value], avals: Sequence[ShapedArray],
@@ -119,7 +119,7 @@ class Level:
         mine = isinstance(value, tr.Tracer) and value.scope is self.scope
         return value.node if mine else None
 
-    def around(self, values: Sequence[tr.Value]) -> list[Any]:
+    def move_out(self, values: Sequence[tr.Value]) -> list[Any]:
         """The same values at the level around: what they are computed from there."""
         nodes = [self._node(x) for x in values]
         found = iter(self.values_of([n for n in nodes if n is not None]))

@@ -294,7 +294,7 @@ class Dynamic:
           ShapeError: a name is given two sizes.
           ValueRangeError: a size is out of its range.
         """
-        leaves = self._flat(args, kwargs, traced, static)
+        leaves = self._flatten(args, kwargs, traced, static)
         sizes: dict[str, int] = {}
         found = list(types)
         for number, leaf in enumerate(leaves):
@@ -316,7 +316,7 @@ class Dynamic:
             found[number] = types[number].with_shape(tuple(shape))
         return tuple(found), {name: sizes[name] for name in dims}
 
-    def _flat(
+    def _flatten(
         self,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],

@@ -399,12 +399,12 @@ class Propagation:
 
     # Loops and branches.
 
-    def _even(self, value: Node) -> sp.Spec:
+    def _divide_evenly(self, value: Node) -> sp.Spec:
         return sp.even_spec(value.shape, self.specs[value], self.sizes)
 
     def _flow(self, node: Node) -> Flow:
-        specs = tuple([self._even(source) for source in node.src])
-        wanted = tuple([self._even(value) for value in self.outputs_of[node]])
+        specs = tuple([self._divide_evenly(source) for source in node.src])
+        wanted = tuple([self._divide_evenly(value) for value in self.outputs_of[node]])
         key = node, specs, wanted
         if key not in self._known_flows:
             fixed = [self._is_known(source) for source in node.src]

@@ -115,7 +115,7 @@ def local_shard(x: Any, sharding: NamedSharding) -> Any:
     return bind_compound(shard_p, x, arg=spread_of(sharding, x.ndim))[0]
 
 
-def whole(x: Any, sharding: NamedSharding) -> Any:
+def join(x: Any, sharding: NamedSharding) -> Any:
     """A traced array, of what each process has of it."""
     return bind_compound(whole_p, x, arg=spread_of(sharding, x.ndim))[0]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as onp
 
 from ftrace.compat.autograd import numpy as np
-from ftrace.compat.autograd.core import plain
+from ftrace.compat.autograd.core import to_numpy
 from ftrace.trace.pytree import tree
 
 
@@ -25,7 +25,7 @@ def flatten(value: Any) -> tuple[Any, Callable[[Any], Any]]:
         parts = np.split(vector, ends[:-1]) if leaves else []
         shaped = [np.reshape(x, s) for x, s in zip(parts, shapes, strict=True)]
         return tree.unflatten(
-            structure, [plain(x) if np.ndim(x) else x[()] for x in shaped]
+            structure, [to_numpy(x) if np.ndim(x) else x[()] for x in shaped]
         )
 
     flat = np.concatenate([np.ravel(x) for x in leaves]) if leaves else onp.zeros(0)

@@ -10,7 +10,7 @@ import numpy as onp
 
 import ftrace.numpy as fnp
 from ftrace import lax
-from ftrace.compat.autograd.core import plain
+from ftrace.compat.autograd.core import to_numpy
 
 Axes = Sequence[Sequence[int]]
 
@@ -51,7 +51,7 @@ def convolve(
     padding = [_padding(size, mode) for size in flipped.shape[2:]]
     out = lax.conv_general_dilated(a, flipped, [1] * len(padding), padding)
     out = fnp.swapaxes(out, 0, 1) if swapped else out
-    return plain(fnp.reshape(out, (*others_a, *others_b, *out.shape[2:])))
+    return to_numpy(fnp.reshape(out, (*others_a, *others_b, *out.shape[2:])))
 
 
 def _padding(size: int, mode: str) -> tuple[int, int]:

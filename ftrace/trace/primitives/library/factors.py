@@ -279,7 +279,7 @@ def _over_gaps(inner: Node, values: Node) -> Node:
 
 eigh_p = library_op.host(
     "eigh", library_op.of_square(
-        "eigh", library_op.same, lambda a: library_op.real_of(a, a.shape[:-1])
+        "eigh", library_op.keep, lambda a: library_op.real_of(a, a.shape[:-1])
     ),
     _eigh, _eigh_tangent, compiled_from=library_op.SIGNS,
     doc="eigenvectors and ascending eigenvalues of a hermitian matrix",
@@ -464,7 +464,7 @@ def _schur(a: Array) -> Sequence[Array]:
 
 
 schur_p = library_op.host(
-    "schur", library_op.of_square("schur", library_op.same, library_op.same), _schur,
+    "schur", library_op.of_square("schur", library_op.keep, library_op.keep), _schur,
     no_derivative="the form of Schur is not unique; use eig",
     doc="a = Z·T·Zᴴ: unitary Z, upper triangular T (of blocks, if real)",
 )  # fmt: skip

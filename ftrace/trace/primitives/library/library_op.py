@@ -272,7 +272,7 @@ def of_square(
     return infer
 
 
-def same(x: ShapedArray) -> ShapedArray:
+def keep(x: ShapedArray) -> ShapedArray:
     return x
 
 

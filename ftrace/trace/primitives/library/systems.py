@@ -62,7 +62,7 @@ def _cholesky_tangent(node: Node, a: Node, t: Node) -> Results:
 
 
 cholesky_p = library_op.host(
-    "cholesky", library_op.of_square("cholesky", library_op.same),
+    "cholesky", library_op.of_square("cholesky", library_op.keep),
     _cholesky, _cholesky_tangent,
     doc="the lower triangular L of a = L·Lᴴ; NaN where there is none",
 )  # fmt: skip
