@@ -51,9 +51,7 @@ def run_stage(
 ) -> Sequence[Node]:
     """The outputs after a stage of graphs; `fired` is told of each rule that fires."""
     make = stage.make
-    if not stage.needs(limits):
-        return outputs
-    if stage.of and not g.has_any(outputs, stage.of):
+    if not stage.needs(limits) or (stage.of and not g.has_any(outputs, stage.of)):
         return outputs
     if stage.decisions and not any(map(settings.decides, stage.decisions)):
         return outputs
