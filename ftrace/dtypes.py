@@ -315,6 +315,28 @@ def require_numbers(dtype: np.dtype[Any]) -> None:
         )
 
 
+#: What does of bools what such a function may have been meant to do.
+_OF_BOOLS = {
+    "negative": "write ~x, or logical_not(x)",
+    "subtract": "write x ^ y, or logical_xor(x, y)",
+}
+
+
+def require_kind(name: str, kinds: str, dtype: np.dtype[Any]) -> None:
+    """Raises where the dtype is of no kind that a function is defined for."""
+    own = kind(dtype)
+    if own in kinds:
+        return
+    require_numbers(dtype)
+    name = errors.called_function(name)
+    to = "int" if "i" in kinds else "float" if "f" in kinds else "complex"
+    advice = f"convert with .astype({to})"
+    if own == "c" and "f" in kinds:
+        advice = "take its .real, or abs(x)"
+    advice = _OF_BOOLS.get(name, advice) if own == "b" else advice
+    raise errors.DtypeError(f"{name} is not defined for {name_of(dtype)}; {advice}")
+
+
 def to_inexact(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """`dtype` where it is float or complex, else the default float.
 

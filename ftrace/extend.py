@@ -149,10 +149,7 @@ class _ElementwiseRules:
                 raise errors.ShapeError(
                     f"{name}: the operands differ: {first!r} and {aval!r}"
                 )
-        if types_of.kind(first.dtype) not in self.kinds:
-            raise errors.DtypeError(
-                f"{self.name} is not defined for {first!r}; convert with .astype"
-            )
+        types_of.require_kind(name, self.kinds, first.dtype)
         weak = all(aval.weak_type for aval in avals)
         return ShapedArray.of(first.shape, first.dtype, weak)
 

@@ -195,10 +195,8 @@ def _binary(
           {2}
         """
         dtype = check_dtypes(name, x, y)
-        if kinds and dtypes.kind(dtype) not in kinds:
-            raise DtypeError(
-                f"lax.{name} is not defined for {dtype}; convert the operands"
-            )
+        if kinds:
+            dtypes.require_kind(name, kinds, dtype)
         check_ranks(name, x, y)
         if of_complex is not None and dtypes.is_complex(dtype):
             return of_complex(x, y)
@@ -801,8 +799,7 @@ def rng_uniform(a: Value, b: Value, shape: Sequence[int]) -> Any:
     dtype = check_dtypes("rng_uniform", a, b)
     for bound in (a, b):
         ax.scalar_type(bound, "lax.rng_uniform: a bound")
-    if dtypes.kind(dtype) not in "iuf":
-        raise DtypeError(f"lax.rng_uniform takes floats or integers, got {dtype}")
+    dtypes.require_kind("rng_uniform", "iuf", dtype)
     sizes = ax.check_shape(shape, "lax.rng_uniform")
 
     def draw(low: Any, high: Any) -> Any:

@@ -237,12 +237,7 @@ def _operand(name: str, values: Any) -> tracer.Value:
         return array(values)
     except (errors.ArgumentError, errors.ShapeError) as error:
         text = error.message.removeprefix("array: ")
-        raise type(error)(f"{_method(name)}: {text}", error.origin) from None
-
-
-def _method(kind: str) -> str:
-    """What users write for a kind of update, or the name of a method."""
-    return "at[].multiply" if kind == "mul" else f"at[].{kind}"
+        raise type(error)(f"at[].{name}: {text}", error.origin) from None
 
 
 def _fitting(values: tracer.Value, x: Any) -> Any:
@@ -291,7 +286,7 @@ def update(
         parsed = indexing.parse_and_check(x.shape, index, wrap)
     else:
         parsed = indexing.parse_index(x.shape, index, mode, wrap, together=True)
-    values = fit(values, parsed.result_shape, _method(kind))
+    values = fit(values, parsed.result_shape, f"at[].{kind}")
     values = ax.cast(values, x.dtype)
     region = indexing.slice_of(x, parsed)
     if parsed.gathered:
@@ -350,9 +345,7 @@ def _traced_mask(x: Any, index: Any) -> Any:
     """A traced mask, if the index is one and fits, with axes to broadcast to x."""
     parts = indexing.index_entries(index)
     mask: Any = parts[0] if len(parts) == 1 else None
-    if not ax.is_unknown(mask) or mask.dtype != dtypes.bool_:
-        return None
-    if mask.ndim > x.ndim:
+    if not ax.is_unknown(mask) or mask.dtype != dtypes.bool_ or mask.ndim > x.ndim:
         return None
     indexing.check_mask(mask.shape, 0, x.shape)
     return ax.reshape(mask, mask.shape + (1,) * (x.ndim - mask.ndim))
@@ -367,7 +360,7 @@ def _mask_update(x: Any, index: Any, values: Any, kind: str) -> Any:
     extra = max(values.ndim - len(rest), 0)
     if any(n != 1 for n in values.shape[:extra]):
         return None
-    values = fit(values, rest, _method(kind))
+    values = fit(values, rest, f"at[].{kind}")
     return ax.choose(here, ax.cast(_COMBINE[kind](x, values), x.dtype), x)
 
 

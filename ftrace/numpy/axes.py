@@ -188,8 +188,7 @@ def scalar_type(x: tracer.Value, what: str, instead: str = "") -> ShapedArray:
       ShapeError: it has axes.
     """
     if not tracer.is_value(x):
-        got = f"{type(x).__name__}: {x!r:.60}"
-        raise errors.ArgumentError(f"{what} must be a scalar, got {got}")
+        raise errors.ArgumentError(f"{what} must be a scalar, got {x!r:.60}")
     aval = tracer.aval_of(x)
     if aval.shape != ():
         raise errors.ShapeError(f"{what} must be a scalar, got {aval!r}{instead}")
@@ -249,12 +248,7 @@ def check_shape(shape: Any, name: str) -> Shape:
     """
     sizes = _entries(shape)
     if sizes is None:
-        if not (is_dynamic(shape) or hasattr(shape, "__index__")):
-            raise errors.ArgumentError(
-                f"{name}: shape must be a tuple of integers, or an integer for one "
-                f"axis, got {shape!r}"
-            )
-        return (checked_size(shape, f"{name}: shape"),)
+        return (checked_size(shape, f"{name}: shape, where it is no tuple,"),)
     found = tuple(checked_size(n, f"{name}: each size") for n in sizes)
     if lower_bound(prod(found)) >= _MOST:
         raise errors.ShapeError(

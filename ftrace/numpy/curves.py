@@ -667,7 +667,7 @@ def roots(p: Value, *, strip_zeros: bool = True) -> Any:
     """The roots of a polynomial: the eigenvalues of its companion matrix.
 
     Args:
-      p: (n,) coefficients.
+      p: (n,) coefficients, or one.
       strip_zeros: zeros at the ends are taken away, so that there are as many roots as
         the degree says; their number must be known. Without it there are n - 1, of
         which those that do not exist are NaN and the last.
@@ -676,14 +676,14 @@ def roots(p: Value, *, strip_zeros: bool = True) -> Any:
       A vector of complex numbers.
 
     Raises:
-      ShapeError: p is no vector.
+      ShapeError: p has several axes.
       ConcretizationTypeError: zeros are stripped, and p is traced.
 
     Example:
       >>> fnp.sort(fnp.roots(fnp.array([1, -3, 2])).real).round(3)  # x² - 3x + 2
       Array([1., 2.], dtype=float32)
     """
-    (x,) = ew.promote_inexact(ax.vector(p, "roots: p"))
+    (x,) = ew.promote_inexact(ax.vector(atleast_1d(p), "roots: p"))
     size = x.shape[0]
     if size < 2:
         return ax.full((0,), 0, dtypes.complex_dtype(x.dtype))

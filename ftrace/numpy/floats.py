@@ -47,8 +47,7 @@ def packbits(a: Value, axis: int | None = None, bitorder: str = "big") -> Any:
       Array([131, 128], dtype=uint8)
     """
     x = ax.as_value(a)
-    if dtypes.kind(x.dtype) not in "biu":
-        raise DtypeError(f"packbits takes bools or integers, got {x.dtype.name}")
+    dtypes.require_kind("packbits", "biu", x.dtype)
     x, axis = ax.flatten(x, axis, "packbits")
     one_of("packbits: bitorder", bitorder, ("big", "little"))
     return run_fused(_pack, [logic.truth(x)], axis=axis, big=bitorder == "big")

@@ -391,11 +391,12 @@ def _check_integer(value: int, axis: int, shape: Shape, wrap: bool) -> int:
 
 def check_mask(mask: Shape, axis: int, shape: Shape) -> None:
     """Raises where the shape of a mask is not that of the axes that begin at `axis`."""
-    for place, (n, size) in enumerate(zip(mask, shape[axis:], strict=False), axis):
+    for place, n in enumerate(mask, axis):
+        size = shape[place]
         if not sym.same_size(n, size):
             raise errors.IndexBoundsError(
-                f"a mask of shape {mask} does not fit an array of shape {shape}: along "
-                f"axis {place} the array has size {size}, and the mask {n}"
+                f"a mask of shape {mask} does not fit axis {place} of size {size} of "
+                f"an array of shape {shape}"
             )
 
 

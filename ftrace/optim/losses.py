@@ -15,7 +15,7 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace import dtypes, lax, nn
-from ftrace.errors import DtypeError, ShapeError, one_of
+from ftrace.errors import ShapeError, one_of
 from ftrace.optim.projections import projection_simplex
 from ftrace.transforms.vmap import vmap
 
@@ -33,8 +33,6 @@ __all__ = [
     "triplet_margin_loss",
 ]  # fmt: skip
 
-_KINDS = {"f": "floats", "iu": "integers"}
-
 
 def _of_kind(name: str, kind: str, *values: Any) -> list[Any]:
     """Arrays of floats, or of integers.
@@ -44,8 +42,7 @@ def _of_kind(name: str, kind: str, *values: Any) -> list[Any]:
     """
     arrays = [fnp.asarray(x) for x in values]
     for x in arrays:
-        if dtypes.kind(x.dtype) not in kind:
-            raise DtypeError(f"{name} takes {_KINDS[kind]}, got {x.dtype.name}")
+        dtypes.require_kind(name, kind, x.dtype)
     return arrays
 
 

@@ -259,9 +259,9 @@ def test_lists_are_put_as_their_array(kind: str) -> None:
     for values in [5, np.int8(1)], (True, 2.5), [[3, 4]], range(2):
         put = update(x, values)
         np.testing.assert_array_equal(put, update(x, fnp.array(values)))
-    with refuses(ArgumentError, rf"^at\[\].{kind}: None of type"):
+    with refuses(ArgumentError, rf"^at\[\].{kind[:3]}\w*: None of type"):
         update(x, [1, None])
-    with refuses(ArgumentError, rf"^at\[\].{kind}: 'ab' of type str"):
+    with refuses(ArgumentError, rf"^at\[\].{kind[:3]}\w*: 'ab' of type str"):
         update(x, "ab")
 
 
@@ -311,8 +311,12 @@ def test_iteration_and_unpacking() -> None:
         (lambda x: x[fnp.ones(2)], DtypeError, "an integer or bool"),
         (lambda x: x[:: fnp.array(0)], ValueRangeError, "step"),
         (lambda x: x["a":], DtypeError, "bounds of a slice"),
-        (lambda x: x[np.array([True] * 5)], IndexBoundsError, "axis 0 .*size 2, .* 5"),
-        (lambda x: x[:, [True, False]], IndexBoundsError, "axis 1 .*size 3, .*mask 2"),
+        (
+            lambda x: x[np.array([True] * 5)],
+            IndexBoundsError,
+            r"\(5,\).* axis 0 of size 2",
+        ),
+        (lambda x: x[:, [True, False]], IndexBoundsError, r"\(2,\).*axis 1 of size 3"),
         (lambda x: x[fnp.array([0, 1]), np.arange(3)], ShapeError, "do not broadcast"),
         (lambda x: x.at[0].set(fnp.ones(4)), ShapeError, r"^at\[\].set: values of"),
         (lambda x: x.at[9].add(1), IndexBoundsError, "index 9"),

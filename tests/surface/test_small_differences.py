@@ -235,6 +235,12 @@ def test_options_of_lax() -> None:
         assert int(lax.full((2,), 2**32 - 1, "uint32")[0]) == 2**32 - 1
 
 
+def test_one_number_is_a_polynomial_without_roots() -> None:
+    for p in (3, np.float32(2), fnp.array(0.5)):
+        for roots in (fnp.roots, lambda p: fnp.roots(p, strip_zeros=False)):
+            assert roots(p).shape == ft.jit(roots)(p).shape == (0,)
+
+
 def test_none_goes_through_vectorize() -> None:
     def add(x: Any, y: Any, z: Any) -> Any:
         assert y is None

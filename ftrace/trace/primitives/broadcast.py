@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, ShapeError, called_function
+from ftrace.errors import ShapeError
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Flags, Node, Nodes, make_node
 from ftrace.trace.primitives import movement as mv
@@ -80,33 +80,9 @@ def broadcast_leading(x: Node, shape: Shape) -> Node:
     return expand(mv.reshape(x, (1,) * missing + x.shape), shape)
 
 
-#: What does on bools what a function of numbers may have meant.
-_OF_BOOLS = {
-    "negative": "write ~x, or logical_not(x)",
-    "subtract": "write x ^ y, or logical_xor(x, y)",
-}
-
-
-def check_kind(name: str, kinds: str, x: ShapedArray) -> None:
-    """Raises where an operation takes other kinds of dtypes than that of an operand."""
-    kind = dtypes.kind(x.dtype)
-    if kind in kinds:
-        return
-    dtypes.require_numbers(x.dtype)
-    name = called_function(name)
-    words = {"i": "int", "f": "float", "c": "complex"}
-    to = next(word for kind, word in words.items() if kind in kinds)
-    advice = f"convert with .astype({to})"
-    if kind == "c" and "f" in kinds:
-        advice = "take its .real, or abs(x)"
-    elif kind == "b":
-        advice = _OF_BOOLS.get(name, advice)
-    raise DtypeError(f"{name} is not defined for {dtypes.name_of(x.dtype)}; {advice}")
-
-
 def infer_reduction(name: str, kinds: str, axes: Axes, x: ShapedArray) -> ShapedArray:
     """Shape rule of every reduction: the reduced axes stay with size 1."""
-    check_kind(name, kinds, x)
+    dtypes.require_kind(name, kinds, x.dtype)
     assert len(set(axes) & set(range(x.ndim))) == len(axes), (axes, x)
     shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
     return x.with_shape(shape)

@@ -45,7 +45,7 @@ def _check(name: str, kinds: str, avals: tuple[ShapedArray, ...]) -> None:
         if aval.dtype != first.dtype:
             shapes = " and ".join(map(repr, avals))
             raise DtypeError(f"{name}: the operands differ in dtype: {shapes}")
-    bc.check_kind(name, kinds, first)
+    dtypes.require_kind(name, kinds, first.dtype)
 
 
 def _unless_complex(ufunc: Ufunc, meaning: Ufunc) -> Direct:

@@ -25,7 +25,7 @@ from typing import Any, Final
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import DtypeError, GraphError, ShapeError
+from ftrace.errors import GraphError, ShapeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Body, Flags, Node, Nodes, Op, bodies_of, dependents
@@ -205,8 +205,7 @@ def _collective(
         x, index = avals[:2]
         if index.shape != () or index.dtype != dtypes.int32:
             raise GraphError(f"{name}: the instance must be int32[], got {index!r}")
-        if dtypes.kind(x.dtype) not in kinds:
-            raise DtypeError(f"{name} is not defined for {x!r}")
+        dtypes.require_kind(name, kinds, x.dtype)
         if takes and not (x.ndim and same_size(x.shape[0], arg.size)):
             raise ShapeError(
                 f"{name}: along the axis {arg.name!r} of size {arg.size} an operand "

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import AxisError, DtypeError, ShapeError
+from ftrace.errors import AxisError, ShapeError
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
@@ -226,16 +226,8 @@ EXTREMA = ("max", "min")
 
 def check_running(kind: str, dtype: np.dtype[Any]) -> None:
     """Raises where the reduction is not defined for a dtype."""
-    dtypes.require_numbers(dtype)
-    if dtype == dtypes.bool_ and kind in ("sum", "prod"):
-        raise DtypeError(
-            f"a cumulative {kind} takes numbers, got bool; cast it to an integer"
-        )
-    if kind == "logsumexp" and not dtypes.is_inexact(dtype):
-        raise DtypeError(
-            "cumlogsumexp takes float or complex numbers, got "
-            f"{dtypes.SHORT[dtype]}; cast it"
-        )
+    sums = {"sum": "iufc", "prod": "iufc", "logsumexp": "fc"}
+    dtypes.require_kind(f"cum{kind}", sums.get(kind, "biufc"), dtype)
 
 
 def _infer(arg: Running, x: ShapedArray) -> ShapedArray:
