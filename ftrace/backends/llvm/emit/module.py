@@ -329,9 +329,9 @@ def _ask(
     writer: Writer, condition: str, results: Sequence[tuple[str, str, str]] = ()
 ) -> list[str]:
     """Returns from the function if the condition holds and the kernel shall stop."""
-    writer.declare(f"declare i1 @{POLL}(ptr)", POLL)
     branch = writer.open_branch()
-    writer.return_if(writer.here(f"call i1 @{POLL}(ptr %buffers)"))
+    call = writer.call("i1", f"@{POLL}", ("ptr", "%buffers"), symbol=POLL)
+    writer.return_if(writer.here(call))
     return writer.close_branch(branch, condition, results)
 
 

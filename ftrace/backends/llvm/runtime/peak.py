@@ -31,18 +31,16 @@ def _text(lanes: int) -> str:
         return "<" + rows.format(value) + ">"
 
     with f.fold("%n", [(vector, constant(float(k))) for k in range(CHAINS)]) as fold:
-        more = f"{vector} {constant(0.5)}, {vector} {constant(1.0)}"
-        name = f"@llvm.fmuladd.v{lanes}f32"
+        function = f"{vector} llvm.fmuladd.v{lanes}f32({', '.join([vector] * 3)})"
         fold.following = [
-            f.let(f"call {vector} {name}({vector} {value}, {more})")
+            f.outside(function, value, constant(0.5), constant(1.0))
             for value in fold.values
         ]
     place = f.allocate(vector)
     for value in fold.values:
         f.do(f"store volatile {vector} {value}, ptr {place}, align 64")
     f.ret()
-    declared = f"declare {vector} {name}({', '.join([vector] * 3)})"
-    return module_text(declared, [f])
+    return module_text("", [f])
 
 
 @cache
