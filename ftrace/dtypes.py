@@ -323,7 +323,16 @@ _OF_BOOLS = {
 
 
 def require_kind(name: str, kinds: str, dtype: np.dtype[Any]) -> None:
-    """Raises where the dtype is of no kind that a function is defined for."""
+    """Raises where a function is not defined for a dtype, with what to write instead.
+
+    Args:
+      name: of the function, where users have called none whose name is known.
+      kinds: those that it is defined for, as "iuf".
+      dtype: what it was given.
+
+    Raises:
+      DtypeError: the dtype is of none of these kinds.
+    """
     own = kind(dtype)
     if own in kinds:
         return
