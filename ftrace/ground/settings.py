@@ -452,8 +452,12 @@ def standing(config: Config) -> Generator[None]:
 
 
 def change_here(**changes: Any) -> None:
-    """Changes the configuration of this context, until a block around it ends."""
-    _local.set(_change(current(), changes))
+    """Changes the configuration of this context, until a block around it ends.
+
+    A context that is back at the default follows it again.
+    """
+    changed = _change(current(), changes)
+    _local.set(None if changed is _default else changed)
 
 
 def sources() -> tuple[ContextVar[Config | None], dict[str, Any]]:

@@ -84,6 +84,16 @@ def test_set_threads_inside_config_changes_the_block_and_the_default() -> None:
     assert ft.config.threads == 1
 
 
+@pytest.mark.parametrize("block", [lambda mesh: mesh, ft.set_mesh])
+def test_a_context_follows_the_default_after_the_block_of_a_mesh(block: Any) -> None:
+    ft.set_threads(2)
+    with block(ft.make_mesh((1,), ("x",))):
+        pass
+    with ft.config(debug=0):
+        ft.set_threads(1)
+    assert ft.config.threads == 1
+
+
 def test_set_threads_ends_with_its_block_also_after_an_exception() -> None:
     ft.set_threads(2)
     with pytest.raises(KeyError), ft.set_threads(1):
