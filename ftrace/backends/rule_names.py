@@ -11,7 +11,10 @@ from ftrace.trace.rewrite import RULE_NAMES
 
 
 def rule_names() -> set[str]:
-    """Those of lowering, and of the code of the CPU, loaded or not."""
+    """Those of lowering, whose rules the pipeline loads, and of the code of the CPU.
+
+    Rules of users count once they are made.
+    """
     return RULE_NAMES.union(DECISIONS, *[stage.decisions for stage in PIPELINE])
 
 

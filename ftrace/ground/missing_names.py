@@ -164,7 +164,8 @@ def no_attribute(module: str, name: str) -> Exception:
     """What is raised where a module of ftrace has no such name.
 
     An AttributeError: of a `from … import` Python would tell its own text alone, so
-    that is told by an ImportError.
+    that is told by an ImportError. The caller is the `__getattr__` of the module, so
+    that the frame above it is the user's.
     """
     inside = module.removeprefix("ftrace.compat.jax").removeprefix("ftrace")
     inside = inside.removeprefix(".")
@@ -230,7 +231,7 @@ def tell_missing(module: str, later: Iterable[str] = ()) -> Callable[[str], Any]
 
     def missing(name: str) -> Any:
         offered = _offered.get(module, {})
-        give = offered.get(name) or (offered.get("*_p") if name[-2:] == "_p" else None)
+        give = offered.get(name) or offered.get("*_p" if name.endswith("_p") else "")
         found = None if give is None else give(name)
         if found is None:
             raise no_attribute(module, name)

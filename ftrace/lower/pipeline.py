@@ -77,8 +77,8 @@ MOVEMENT: Final = PatternMatcher((
     *reorder.CHAINS, *reorder.EXCHANGES, *reorder.PUSHES,
     *sliding_window_sums.WINDOWS, *sliding_window_sums.CHOICES,
 ))  # fmt: skip
-#: Runs when the graph is simple, as `merge_reduces` would undo it, and when it is known
-#: what runs slice by slice: parts of a sum that large values end in would store these.
+#: Runs after `SIMPLIFY`, whose `merge_reduces` would undo it, and after `slices`: a sum
+#: in which a large value ends runs slice by slice; parts of it would store that value.
 SPLIT: Final = PatternMatcher((*split_reductions.RULES, *privatize_scatters.RULES))
 
 
@@ -104,7 +104,7 @@ SIMPLIFYING: Final = (
         library_table.COMPOUNDS, lapack_kernels.COMPOSITION_DECISIONS,
     ),
     Stage(
-        "products", "products of complex numbers are those of halves",
+        "complex_products", "products of complex numbers are those of halves",
         {reduce_prod_p: algebra.multiply_complex},
     ),
     Stage("simplify", "algebra, constants, sums over equal elements", SIMPLIFY),
@@ -120,7 +120,7 @@ SUITING: Final = (
         "slices", "what does not fit into the cache is computed slice by slice",
         tile_regions.in_slices, tile_regions.DECISIONS, lambda has: has.cache,
     ),
-    Stage("split", "long sums become sums of parts, for many threads", SPLIT),
+    Stage("split", "long sums become sums of parts, for many threads, by rules", SPLIT),
     Stage(
         "registers", "small loops become one kernel that keeps its values in registers",
         {canonical_loop.loop_p: promote_loops.by_recurrence}, promote_loops.DECISIONS,

@@ -78,8 +78,8 @@ def pays_after(limit: int, price: int = 1) -> Pays:
 #: Eager operations before there is native code for any: who does less shall not wait
 #: for it. A page of the gallery does 425 at the most.
 CALLS_BEFORE_NATIVE = 2000
-#: Calls of one kind, of a jitted function or of a derived program, before one makes the
-#: record: who calls twice shall not wait for it.
+#: Calls of one signature, of a jitted function or a derived program, before one makes
+#: the record: who calls twice shall not wait for it.
 CALLS_BEFORE_BOUND = 4
 #: Kinds of calls of one signature of a jitted function that are native: with arrays of
 #: NumPy's, numbers, dicts in another order. The others are not.
@@ -109,8 +109,8 @@ ROUNDS, ELEMENTS_ROUND = 500, 60
 #: µs from which on a call that leaves no choice is compiled, and after how many in all:
 #: 200 calls of a + b of 2¹⁵. With 4 those of 2¹³ are, with 16 those of 2¹⁶.
 EXACT, EXACT_SPENT = 8, 2000
-#: Elements of an array from which on it is asked whether a call shall be compiled, and
-#: from which on it never is. As many are worth it to roll and to concatenate.
+#: Elements of an array from which on it is asked whether a call shall be compiled, as
+#: `roll` and `concatenate` are worth it then, and from which on it never is.
 LARGE, MOST = 1 << 10, 1 << 31
 
 #: Samplers, which are many operations on few numbers. From so many elements on one that
@@ -152,7 +152,8 @@ def draws_pay(graph: Graph, size: int) -> Pays:
     """When what is exact of a sampler is compiled.
 
     Args:
-      graph, size: of the sampler, and of its largest part.
+      graph: of the sampler.
+      size: elements of its largest part.
     """
     price, of_kind = len(graph.nodes) * numpy_time(size), Tally()
 
@@ -166,7 +167,7 @@ def draws_pay(graph: Graph, size: int) -> Pays:
 
 # What NumPy needs for a graph.
 
-#: How many times as long as an addition that takes NumPy, twice: see `Primitive.slow`.
+#: How long that takes NumPy, in halves of an addition: see `Primitive.slow`.
 #: Of 200,000 float32: int8 and int32 60 µs, int64 150, where an addition takes 18.
 _FLOAT_TO_INTEGER = 10
 #: Multiplications of a product of matrices that take as long as one element.

@@ -5,11 +5,11 @@ They are known before anything else of this device is loaded.
 
 from __future__ import annotations
 
-#: The figures: how many times as fast on one core of an AMD EPYC with AVX-512, float32
-#: but where another dtype is named.
+#: The figures of the row below them: how many times as fast on one core of an AMD EPYC
+#: with AVX-512, float32 but where another dtype is named.
 DECISIONS = {
-    "piecewise_polynomials": "tanh, erf and erfc are polynomials in pieces",
-    "register_tables": "small tables are held in registers, which are permuted",
+    "piecewise_polynomials": "tanh, erf and erfc are polynomials in pieces (AVX-512)",
+    "register_tables": "small tables are held in registers, permuted (AVX-512)",
     # gelu 4M 1.2, black-scholes 1M 1.3, exp of float64 1.3; sin 0.9 to 1.05
     "interleave_vectors": "steps of a long chain are done for several vectors in turn",
     "split_strides": "where every n-th place meets an element, phases are apart",
@@ -23,7 +23,7 @@ DECISIONS = {
     "direct_convolution_nchw": "windows slide over lines of an image, in a panel once",
     "direct_filter_gradient": "gradients by the filters read each pixel once",
     "direct_convolution_nhwc": "windows of channels side by side slide along rows",
-    "register_transpose": "operands that lie across are transposed in registers",
+    "register_transpose": "elementwise operands that lie across turn in registers",
     # 300×500 1.6, 3000×1000 and 64×100,000 1.4, 4096² 1.07
     "transpose_results": "where all operands lie across, results are transposed so",
     "unroll_short_axes": "loops over short axes and windows are unrolled",

@@ -84,7 +84,7 @@ class Target:
       half: converts float16 in hardware.
       native_maximum: has a maximum where NaN wins.
       masked: masks of loads and stores cost nothing.
-      scale: multiplies by powers of two given as floats (AVX-512's scalef).
+      avx512: has AVX-512, so scalef, range and permutations of two registers.
       pairs: multiplies pairs of bfloat16 and adds them to float32 (AVX512-BF16).
       groups: multiplies groups of small integers and adds them to int32 (AVX512-VNNI).
       l1, l2: bytes of the caches of one core.
@@ -107,7 +107,7 @@ class Target:
     half: bool
     native_maximum: bool
     masked: bool
-    scale: bool
+    avx512: bool
     pairs: bool = False
     groups: bool = False
     l1: int = 32 << 10
@@ -169,7 +169,7 @@ class Target:
             half=arm or "f16c" in names,
             native_maximum=arm,
             masked=wide,
-            scale=wide,
+            avx512=wide,
             pairs=wide and "avx512bf16" in names,
             groups=wide and "avx512vnni" in names,
             l1=l1, l2=l2, l3=l3, cores=cores,

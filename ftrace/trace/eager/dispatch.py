@@ -69,7 +69,8 @@ from ftrace.trace.pytree.structure_cache import Leaf
 from ftrace.trace.tracing.scopes import Scope
 from ftrace.trace.tracing.tracer import Tracer, aval_of, stack
 
-#: What calls became, by `signature`.
+#: What calls became: by `signature`, by `_key_of` an eager call, by the address of the
+#: configuration what native records are made of.
 calls: Table[Hashable, Any] = Table(1 << 14)
 
 

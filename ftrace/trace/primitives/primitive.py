@@ -98,7 +98,7 @@ class Primitive(_Record):
       show: renders `arg` for people.
       cost: operations for one element, where it is elementwise.
       called: the code of a kernel may call a function for it, with scalar operands.
-      slow: how many times as long as an addition of float32 it takes NumPy, twice.
+      slow: how long it takes NumPy, in halves of an addition of float32: 2 is as long.
       exact: all devices compute the same bits, of floats too; of integers they do of
         all that is elementwise.
       keeps_nan: a float is NaN wherever an operand is.

@@ -128,7 +128,7 @@ def apply_derived(
     derive: Callable[[], g.Graph],
     values: Sequence[Value],
 ) -> list[Any]:
-    """The outputs of `derived(kind, graph, derive)` for these arguments."""
+    """The outputs of `derive_once(kind, graph, derive)` for these arguments."""
     if graph.effects or current_scope() is not None:
         return compiled_graph.apply_graph(derive_once(kind, graph, derive), values)
     key = signature("program", kind, graph.inputs, graph.outputs)

@@ -57,14 +57,14 @@ class Operation(NamedTuple):
       emit: what emits it for other kinds; None if there are none, and of casts, whose
         operand has a type of its own.
       cost: of a vector.
-      exact: it does not round, and takes 16-bit floats as they are.
+      takes_half: it takes 16-bit floats as they are; they are widened for others.
       exists: has the code for a target this operation?
     """
 
     words: dict[str, str]
     emit: Row | None
     cost: Cost
-    exact: bool
+    takes_half: bool
     exists: Callable[[Target], bool]
 
 
@@ -79,7 +79,7 @@ class Operations(Instructions):
     def apply(self, name: str, t: Type, *x: str) -> str:
         """Operation `name` on operands of type `t` (of a select: its last two)."""
         operation = OPERATIONS.get(name)
-        if t.format and not (operation and operation.exact):
+        if t.format and not (operation and operation.takes_half):
             return self._apply_wide(name, t, *x)
         if operation is None:
             return self.component(name, 0, t, (t,), *x)
@@ -163,7 +163,7 @@ def _extremum(o: Operations, t: Type, a: str, b: str, word: str) -> str:
             return either
         if word == "max":
             return o.binary("fadd", t, either, t.zero)
-    if o.target.scale and 128 <= t.lanes * t.bits <= 512:
+    if o.target.avx512 and 128 <= t.lanes * t.bits <= 512:
         either = avx512.range_of(o, t, a, b, 5 if word == "max" else 4)
     else:
         # The same, in both orders: of two zeros one has the sign that counts.
@@ -320,17 +320,17 @@ def _same(o: Operations, t: Type, a: str) -> str:
 def _row(
     emit: Row | None = None,
     cost: Cost = ADDITION,
-    exact: bool = False,
+    takes_half: bool = False,
     exists: Callable[[Target], bool] = lambda _: True,
     **words: str,
 ) -> Operation:
     """An operation; `words` by the kinds of dtype that have the same."""
     each = {kind: word for kinds, word in words.items() for kind in kinds}
-    return Operation(each, emit, cost, exact, exists)
+    return Operation(each, emit, cost, takes_half, exists)
 
 
 def _has_tables(target: Target) -> bool:
-    return target.scale and target.decides("piecewise_polynomials")
+    return target.avx512 and target.decides("piecewise_polynomials")
 
 
 _BIT, _COMPARISON, _EXTREMUM = Cost(latency=1), Cost(latency=3), Cost(3.0, 3)
@@ -346,8 +346,8 @@ OPERATIONS: dict[str, Operation] = {
     "sqrt": _row(partial(_intrinsic, name="sqrt"), Cost(6.0, 18, 12.0)),
     "max": _row(partial(_extremum, word="max"), _EXTREMUM, b="or"),
     "min": _row(partial(_extremum, word="min"), _EXTREMUM, b="and"),
-    "neg": _row(_negate, _BIT, exact=True),
-    "abs": _row(_absolute, _BIT, exact=True),
+    "neg": _row(_negate, _BIT, takes_half=True),
+    "abs": _row(_absolute, _BIT, takes_half=True),
     "floor": _row(partial(_intrinsic, name="floor")),
     "ceil": _row(partial(_intrinsic, name="ceil")),
     "trunc": _row(partial(_intrinsic, name="trunc")),
@@ -369,7 +369,7 @@ OPERATIONS: dict[str, Operation] = {
     "sar": _row(_shift_right_arithmetic, _BIT),
     "popcount": _row(partial(_intrinsic, name="ctpop")),
     # Choices, and other types.
-    "select": _row(_select, Cost(latency=2), exact=True),
+    "select": _row(_select, Cost(latency=2), takes_half=True),
     "cast": _row(),
     "bitcast": _row(cost=_BIT),
     "copy": _row(_same),
@@ -378,9 +378,9 @@ OPERATIONS: dict[str, Operation] = {
     "far_quadrant": _row(_far_angle(0)),
     "far_remainder": _row(_far_angle(1)),
     "far_rest": _row(_far_angle(2)),
-    "ldexp": _row(avx512.scale, exists=attrgetter("scale")),
-    "mantissa": _row(avx512.mantissa, exists=attrgetter("scale")),
-    "exponent": _row(avx512.exponent, exists=attrgetter("scale")),
+    "ldexp": _row(avx512.scale, exists=attrgetter("avx512")),
+    "mantissa": _row(avx512.mantissa, exists=attrgetter("avx512")),
+    "exponent": _row(avx512.exponent, exists=attrgetter("avx512")),
     **{
         name: _row(avx512.table(*place), exists=_has_tables)
         for name, place in TABLES_OF_32.items()

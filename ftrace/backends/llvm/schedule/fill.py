@@ -1,8 +1,8 @@
 """How an operand is put into memory of a block: along which range, and from how far.
 
-A panel is filled by evaluating an expression over two blocks, in whole vectors. Where
-the expression's loads are contiguous along another range than the panel is, it is
-evaluated along that range, and squares of registers are transposed.
+A panel is filled by evaluating an expression over two blocks, in whole vectors, along
+the range where that costs the least. Where the panel is contiguous along another one,
+squares of registers are transposed.
 
 Rows that come from beyond the second cache are asked for before they are needed. Those
 of a panel are short pieces of rows far apart, of which each is another page: the
@@ -64,6 +64,9 @@ def vector_of(
     lanes: int, facts: Facts, target: Target,
 ) -> tuple[Node, int]:  # fmt: skip
     """The range along which an expression is best evaluated, and in how many lanes.
+
+    Costs are instructions for each vector: of loads, of the vectors side by side from
+    which strided ones are picked, of shuffles and stores.
 
     Args:
       minor: the range along which it stands in memory.

@@ -423,7 +423,7 @@ def in_registers(kernel: Kernel, facts: Facts, target: Target) -> InRegisters:
     fused = target.fma and target.decides("fuse_multiply_add")
     rounded = not fused and any(n.op is reduce_p for n in kernel.nodes)
     sizes = [0 if is_dynamic(spec.size) else spec.size for spec in kernel.buffers]
-    often = target.scale and max(sizes, default=0) >= _OFTEN
+    often = target.avx512 and max(sizes, default=0) >= _OFTEN
     small = {
         n for n, spec in enumerate(kernel.buffers)
         if often and 0 < sizes[n] * max(spec.dtype.itemsize, 4) <= _TABLE
