@@ -571,6 +571,9 @@ def called_function(otherwise: str = "") -> str:
     """The name of the public function that the user's line has called, if it is known.
 
     For messages: it looks at all frames up to the user's.
+
+    Args:
+      otherwise: what it is called where that is not known.
     """
     name = otherwise
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
