@@ -216,7 +216,7 @@ def test_what_is_rarely_taken_is_taken_where_it_must(size: int) -> None:
 
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=_names)
 def test_scaling_by_powers_of_two(dtype: np.dtype[Any]) -> None:
-    if not host_target().scale:
+    if not host_target().avx512:
         pytest.skip("this processor has no such instruction")
     x = np.linspace(-3, 3, 37).astype(dtype)
     n = (np.arange(37) % 20 - 10).astype(dtype)
@@ -228,7 +228,7 @@ def test_scaling_by_powers_of_two(dtype: np.dtype[Any]) -> None:
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=_names)
 def test_parts_of_numbers(dtype: np.dtype[Any], size: int) -> None:
     """x = m·2^k with m in [3/4, 3/2), also at the ends of the numbers."""
-    if not host_target().scale:
+    if not host_target().avx512:
         pytest.skip("this processor has no such instruction")
     info = np.finfo(dtype)
     ends = [0.0, 0.75, 0.7499999, 1.0, 1.5, 1.49999, float(info.tiny) / 8, np.inf]
@@ -250,7 +250,7 @@ def test_parts_of_numbers(dtype: np.dtype[Any], size: int) -> None:
 
 
 def test_the_mantissa_of_what_has_no_logarithm_is_nan() -> None:
-    if not host_target().scale:
+    if not host_target().avx512:
         pytest.skip("this processor has no such instruction")
     x = np.array([np.nan, -1.0, -np.inf, -1e-40], np.float32)
     got = apply(lambda a: make_node(mantissa_p, a.aval, (a,)), [x], dtypes.float32)
@@ -259,7 +259,7 @@ def test_the_mantissa_of_what_has_no_logarithm_is_nan() -> None:
 
 @pytest.mark.parametrize("size", [1, 8, 16, 37])
 def test_tables_are_looked_up_by_the_last_bits(size: int) -> None:
-    if not host_target().scale:
+    if not host_target().avx512:
         pytest.skip("this processor has no such instruction")
     places = np.resize(np.arange(32), size)
     x = (places + 96).astype(np.uint32).view(np.float32)
