@@ -141,20 +141,29 @@ def test_reading_with_traced_indices_agrees_with_numpy(index: tuple[Any, ...]) -
     assert traced.shape == wanted.shape
 
 
-@settings(max_examples=150)
-@given(random_index(), st.sampled_from(["set", "add", "max", "multiply"]))
-def test_updates_with_traced_indices_agree_with_numpy(
-    index: tuple[Any, ...], kind: str
-) -> None:
+def numpy_updates(index: tuple[Any, ...], kind: str) -> Any:
+    """What is put at an index, and what VALUES become; None for a wrong index."""
     place = numpy_reads(index)
     if place is None:
-        return
+        return None
     new = (np.arange(place.size, dtype="int32") % 7 + 1).reshape(place.shape)
     wanted = VALUES.copy()
     if kind == "set":
         wanted[index] = new
     else:
         UFUNCS[kind].at(wanted, index, new)
+    return new, wanted
+
+
+@settings(max_examples=150)
+@given(random_index(), st.sampled_from(["set", "add", "max", "multiply"]))
+def test_updates_with_traced_indices_agree_with_numpy(
+    index: tuple[Any, ...], kind: str
+) -> None:
+    updated = numpy_updates(index, kind)
+    if updated is None:
+        return
+    new, wanted = updated
     places = traceable(index)
     arrays = [np.asarray(index[i], "int32") for i in places]
 
@@ -172,15 +181,10 @@ def test_updates_with_traced_indices_agree_with_numpy(
 @settings(max_examples=150)
 @given(random_index(), st.sampled_from(["set", "add", "min", "multiply"]))
 def test_updates_agree_with_numpy(index: tuple[Any, ...], kind: str) -> None:
-    place = numpy_reads(index)
-    if place is None:
+    updated = numpy_updates(index, kind)
+    if updated is None:
         return
-    new = (np.arange(place.size, dtype="int32") % 7 + 1).reshape(place.shape)
-    wanted = VALUES.copy()
-    if kind == "set":
-        wanted[index] = new
-    else:
-        UFUNCS[kind].at(wanted, index, new)
+    new, wanted = updated
     x = fnp.asarray(VALUES)
     np.testing.assert_array_equal(getattr(x.at[index], kind)(new), wanted)
     graph = trace(

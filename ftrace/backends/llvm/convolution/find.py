@@ -41,8 +41,8 @@ from ftrace.trace.symbolic import is_dynamic, same_size
 
 #: The numbers that tiles of registers add up.
 FLOATS = (dtypes.float32, dtypes.float64)
-#: Fewer products are not worth the code, a bound of which this is: without it 3×3 taps
-#: of 8² pixels of 16 channels, each by itself, are 320 instructions, not 126, and 2→4
+#: Fewer products are not worth the code. This bounds its size: without it 3×3 taps of
+#: 8² pixels of 16 channels, each by itself, are 320 instructions, not 126, and 2→4
 #: channels 159, not 96. With 2¹⁸ no row differs, with 2²⁰ five are other loops.
 _LEAST = 1 << 14
 #: So far apart elements are picked from vectors side by side. With 1 strided 16 of
