@@ -25,7 +25,7 @@ from ftrace.trace.arrays.array import Array, is_array, is_away, put_somewhere, r
 from ftrace.trace.avals import Shape, ShapedArray, pairs_of
 from ftrace.trace.backend import backend
 from ftrace.trace.eager.composite import do_placed, is_of_host, run_fused
-from ftrace.trace.graph import Node, origin_now, provenance
+from ftrace.trace.graph import Node, make_node, origin_now, provenance
 from ftrace.trace.primitives.elementwise import cast_p
 from ftrace.trace.primitives.primitive import Compound, Primitive
 from ftrace.trace.primitives.reference import convert
@@ -260,9 +260,10 @@ def _elementwise_traced(
         else:
             return None
     x64 = settings.current().enable_x64
-    aval = _common_aval(tuple(kinds), inexact, x64)
-    if aval is None:
+    types = _common_types(op, tuple(kinds), inexact, x64)
+    if types is None:
         return None
+    aval, result = types
     nodes: list[Node] = []
     for x in operands:
         if x.__class__ is Tracer:
@@ -270,17 +271,21 @@ def _elementwise_traced(
         else:
             x = wrap_integer(x, aval.dtype)
             nodes.append(scope.number(x, aval.dtype, aval.shape, aval.weak_type))
-    node = op(*nodes)
+    node = make_node(op, result, tuple(nodes))
     return Tracer(node, scope, provenance.caller or origin_now(node))
 
 
 @memo(4096)
-def _common_aval(
+def _common_types(
+    op: Primitive,
     kinds: tuple[Any, ...],
     inexact: bool,
     x64: bool | None,  # part of the key: promotion depends on it
-) -> ShapedArray | None:
-    """The type in which operands are computed with, if all that are traced have it."""
+) -> tuple[ShapedArray, ShapedArray] | None:
+    """The type of all operands that are traced, and that of the result.
+
+    None if it is not computed in that type.
+    """
     avals = [kind for kind in kinds if isinstance(kind, ShapedArray)]
     if not avals or any(aval is not avals[0] for aval in avals):
         return None
@@ -293,7 +298,9 @@ def _common_aval(
         ]
     )
     found = _compute_type(pairs, None, inexact)
-    return first if found == (first.dtype, first.weak_type) else None
+    if found != (first.dtype, first.weak_type) or op.widens([first.dtype]):
+        return None
+    return first, op.infer(None, *[first] * len(kinds))
 
 
 def _compute_type(

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from ftrace import dtypes
 from ftrace.errors import GraphError
 from ftrace.ground import settings
-from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.ground.tables import memo
 from ftrace.trace.autodiff import jvp_nodes, split_known, transpose_nodes
 from ftrace.trace.avals import TOKEN, ShapedArray, Stack
@@ -144,8 +144,7 @@ def trace_body(
         )
 
 
-@dataclass(frozen=True)
-class Linearized:
+class Linearized(NamedTuple):
     """The derivative of a body.
 
     Attributes:

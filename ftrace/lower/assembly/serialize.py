@@ -1,8 +1,8 @@
 """Programs, kernels and graphs as text: the same in every process.
 
     program  = JSON: [kernels, infos, program], where a step says the number of its
-               kernel, and of what people are told of it
-    kernel   = [text, buffers, is its length bounded?]; text = JSON: [nodes, kernel]
+               kernel, and of what people are told of it; then the kernels, a line each
+    kernel   = [buffers, is its length bounded?]; its line = JSON: [nodes, kernel]
     identity = [bodies, nodes, kernel or graph]; body = [its number, nodes, body]
     node     = [op, type, argument, sources], in the order of their numbers
     type     = [dtype, shape, is it weak?]
@@ -42,7 +42,6 @@ from ftrace.lower.kernel import ir
 from ftrace.lower.program import CallHost, Program, RunKernel
 from ftrace.trace import graph as g
 from ftrace.trace.avals import Bundle, ShapedArray
-from ftrace.trace.calls.inline import inline_calls
 from ftrace.trace.graph import make_node
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES
 from ftrace.trace.primitives.sources import variable
@@ -76,6 +75,7 @@ _OPS: dict[str, g.Op] = {
 #: What `isinstance` is asked for, so that the parts stay untyped.
 _LIST: tuple[type[Any], ...] = (list,)
 _PLAIN = frozenset((type(None), bool, int, float, str))
+_set = object.__setattr__
 
 
 class _NoTextError(Exception):
@@ -115,7 +115,9 @@ class RunStored(RunKernel):
     def __init__(
         self, stored: _StoredKernel, slots: tuple[int, ...], info: ir.KernelInfo
     ) -> None:
-        vars(self).update(stored=stored, slots=slots, info=info)
+        _set(self, "stored", stored)
+        _set(self, "slots", slots)
+        _set(self, "info", info)
 
     @property
     def kernel(self) -> ir.Kernel:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -137,14 +139,16 @@ def program_text(program: Program) -> str | None:
         whole = writer.encode(program)
     except _NoTextError:
         return None
-    return _dump([writer.kernels, writer.infos, whole])
+    head = _dump([writer.kernels, writer.infos, whole])
+    return "\n".join([head, *writer.texts])
 
 
 def program_of(text: str) -> Program | None:
     """The program that `program_text` wrote; None for any other text."""
     try:
-        kernels, infos, whole = json.loads(text)
-        found = _Reader(kernels, infos).decode(whole)
+        head, *texts = text.split("\n")
+        kernels, infos, whole = json.loads(head)
+        found = _Reader(kernels, texts, infos).decode(whole)
     except _OTHER_FORM:
         return None
     return found if isinstance(found, Program) else None
@@ -156,14 +160,14 @@ def kernel_identity(kernel: ir.Kernel) -> str | None:
 
 
 def graph_identity(graph: g.Graph, *settings: Any) -> str | None:
-    """The identity of a graph, and of what else decides how it is lowered.
+    """The identity of a graph without calls, and of what else decides its lowering.
 
     None if it has effects or dynamic dimensions, or holds functions.
     """
     if graph.effects:
         return None
-    outputs = tuple(inline_calls(graph.outputs))
-    return _identity((graph.inputs, outputs, settings), g.toposort(outputs))
+    whole = graph.inputs, graph.outputs, settings
+    return _identity(whole, g.toposort(graph.outputs))
 
 
 def _identity(value: Any, nodes: Iterable[g.Node] = ()) -> str | None:
@@ -209,7 +213,8 @@ def _from_parts(name: str) -> Callable[[list[Any]], Any]:
 
     def make(parts: list[Any]) -> Any:
         made: object = object.__new__(kind)
-        vars(made).update(dict(zip(names, parts, strict=True)))
+        for field_name, part in zip(names, parts, strict=True):
+            _set(made, field_name, part)  # without a dict of its own
         return made
 
     return make
@@ -245,6 +250,7 @@ class _Writer:
     def __init__(self, readable: bool, bodies: dict[g.Body, Any] | None = None) -> None:
         self.nodes: list[Any] = []
         self.kernels: list[Any] = []
+        self.texts: list[str] = []
         self.infos: list[Any] = []
         self.bodies: dict[g.Body, Any] = {} if bodies is None else bodies
         self._readable = readable
@@ -299,8 +305,8 @@ class _Writer:
             number = self._kernel_numbers[kernel] = len(self.kernels)
             writer = _Writer(readable=True)
             whole = writer.encode(kernel)
-            text = _dump([writer.nodes, whole])
-            self.kernels.append([text, self.encode(kernel.buffers), kernel.bounded])
+            self.texts.append(_dump([writer.nodes, whole]))
+            self.kernels.append([self.encode(kernel.buffers), kernel.bounded])
         return number
 
     def _call(self, step: CallHost) -> list[Any]:
@@ -361,6 +367,7 @@ class _Reader:
     def __init__(
         self,
         kernels: Sequence[Any] = (),
+        texts: Sequence[str] = (),
         infos: Sequence[Any] = (),
         nodes: Sequence[Any] = (),
     ) -> None:
@@ -369,7 +376,7 @@ class _Reader:
             self._nodes.append(self._node(*row))
         self._kernels = [
             _StoredKernel(text, self.decode(specs), bounded)
-            for text, specs, bounded in kernels
+            for text, (specs, bounded) in zip(texts, kernels, strict=True)
         ]
         self._infos: list[ir.KernelInfo] = [self.decode(info) for info in infos]
 

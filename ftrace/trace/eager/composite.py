@@ -11,7 +11,7 @@ made by something that notes nothing; then there are no steps to repeat.
 
 Compositions are recorded as such, or done by a plan of NumPy's calls:
 
-    run_fused(matmul, [x, y])   traced values   its operations
+    run_fused(matmul, [x, y])   traced values   its operations, as they were before
                                 arrays          its plan, without what lies between
                                 on a device     its program
 
@@ -43,18 +43,27 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend
 from ftrace.trace.eager.dispatch import calls, signature
 from ftrace.trace.evaluate import NumpyPlan, apply, no_memory
-from ftrace.trace.graph import Graph, Node, bodies_of, constant_value, toposort
+from ftrace.trace.graph import (
+    Graph,
+    Node,
+    bodies_of,
+    constant_value,
+    make_node,
+    origin_now,
+    toposort,
+)
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p, sum_call
 from ftrace.trace.primitives.elementwise import cast_p, mul
 from ftrace.trace.primitives.library.sorting import argsort_p
 from ftrace.trace.primitives.movement import reshape_p, shear_p
 from ftrace.trace.primitives.primitive import ELEMENTWISE, Compound, Primitive, item_p
 from ftrace.trace.primitives.reference import convert, converter
-from ftrace.trace.primitives.sources import const_p
+from ftrace.trace.primitives.sources import const_p, is_variable
+from ftrace.trace.symbolic import is_dynamic
 from ftrace.trace.tiering import ASKED, count_operation
-from ftrace.trace.tracing.scopes import asarray, scope_of
-from ftrace.trace.tracing.trace import trace
-from ftrace.trace.tracing.tracer import Function, Value, aval_of, wrap_integer
+from ftrace.trace.tracing.scopes import Scope, asarray, scope_of
+from ftrace.trace.tracing.trace import match_aval, trace
+from ftrace.trace.tracing.tracer import Function, Tracer, Value, aval_of, wrap_integer
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,14 +264,19 @@ def run_fused(
     matrix products. `function` takes and returns arrays only; the graphs of functions
     of a module are cached, by the types of the operands and the static arguments.
     """
-    if scope_of(operands) is not None:
+    # What is no function of a module may depend on more than its arguments.
+    closed = function.__closure__ is None and "<" not in function.__qualname__
+    scope = scope_of(operands)
+    if scope is not None:
+        if closed and all(map(_is_known_by_type, operands)):
+            fused = composite_of(Composite, function, operands, static)
+            if fused.steps:
+                return fused.record(scope, operands)
         return function(*operands, **static)
     arrays = [asarray(x) for x in operands]
     placed = do_placed(_fuse, function, arrays, **static)
     if placed is not NotImplemented:
         return placed
-    # What is no function of a module may depend on more than its arguments.
-    closed = function.__closure__ is None and "<" not in function.__qualname__
     fused = composite_of(Composite, function, arrays, static, closed)
     name = getattr(function, "__name__", "the operation").lstrip("_")
     return fused.run(name, arrays, arrays)
@@ -270,6 +284,14 @@ def run_fused(
 
 def _fuse(function: Callable[..., Any], *operands: Value, **static: Any) -> Any:
     return run_fused(function, operands, **static)
+
+
+def _is_known_by_type(x: Value) -> bool:
+    """Is what is recorded with a value decided by its type?
+
+    A number may come with more bits than its dtype has.
+    """
+    return type(x) is Tracer and x.node.aval.shape != () and not is_dynamic(x.size)
 
 
 class Composite:
@@ -288,6 +310,30 @@ class Composite:
     def plan(self) -> NumpyPlan:
         """What NumPy does."""
         return NumpyPlan(self.graph.outputs, self.graph.inputs)
+
+    @cached_property
+    def steps(self) -> Sequence[Node]:
+        """What it records; none where that is more than operations on its operands."""
+        given, nodes = set(self.graph.inputs), self.graph.nodes
+        closed = not self.captured and not self.graph.effects
+        simple = all(
+            isinstance(n.op, Primitive) and (n in given or not is_variable(n))
+            for n in nodes
+        )
+        return [n for n in nodes if n.src] if closed and simple else []
+
+    def record(self, scope: Scope, operands: Sequence[Value]) -> Tracer:
+        """The result of operands in a scope, without the function that was traced."""
+        inputs = self.graph.inputs
+        made = {
+            n: match_aval(scope.lift(x), n.aval)
+            for n, x in zip(inputs, operands, strict=True)
+        }
+        for node in self.steps:
+            src = tuple([made.get(x, x) for x in node.src])
+            made[node] = make_node(node.op, node.aval, src, node.arg)
+        node = made[self.graph.outputs[0]]
+        return Tracer(node, scope, origin_now(node))
 
     def value(self, *given: Any) -> Any:
         """The result for operands, all of NumPy."""
@@ -328,7 +374,7 @@ _NODE_BYTES = 1500
 def composite_of(
     kind: Callable[[Graph], K],
     function: Callable[..., Any],
-    arrays: Sequence[Array],
+    arrays: Sequence[Value],
     static: dict[str, Any],
     closed: bool = True,
 ) -> K:

@@ -105,8 +105,10 @@ def accepting(function: Callable[..., Any], names: Sequence[str]) -> Callable[..
     known = signature_of(function)
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            return function(*args)
         place = None
-        for name in kwargs and names:
+        for name in names:
             given = kwargs.pop(name, None)
             if name in _PLACES:
                 place = given if place is None else place

@@ -73,6 +73,7 @@ class Scope:
         took a copy of, and the copies.
       isolated: what the function uses of scopes around it becomes an input as well:
         of the bodies of loops and branches, which run at times of their own.
+      barrier: the innermost isolated scope among it and those around it.
       imported: of an isolated scope, the values of the inputs after the arguments.
       tokens: the token before the effects of the function, and the one after those so
         far; empty if it has had none.
@@ -104,6 +105,7 @@ class Scope:
     def __init__(self, transform: str, isolated: bool = False) -> None:
         self.transform = transform
         self.isolated = isolated
+        self.barrier: Scope | None = self if isolated else None
         self.imported: list[Value] = []
         self.tokens: tuple[Node, ...] = ()
         self.adopted: dict[tuple[Scope, Node], Node] = {}
@@ -129,6 +131,8 @@ class Scope:
     def __enter__(self) -> Scope:
         scopes, opened = stack.scopes, open_in_all_threads
         self.depth = len(scopes)
+        if not self.isolated:
+            self.barrier = scopes[-1].barrier if scopes else None
         # Compositions of our own are traced once, when they are first called.
         if not scopes and self.transform != "eager" and settings.current().no_tracing:
             raise TracingError(f"tracing for {self.transform}, and 'no_tracing' is set")
@@ -226,7 +230,7 @@ class Scope:
         if isinstance(value, Tracer) and value.scope.closed:
             value = find_adopted(value)
         if isinstance(value, Tracer):
-            barrier = isolation(self.depth)
+            barrier = self.barrier
             if barrier is not None and value.scope.depth < barrier.depth:
                 return barrier.capture(value)
             return value.node
@@ -339,17 +343,6 @@ def open_scopes() -> Sequence[Scope]:
     return stack.scopes[stack.floor :]
 
 
-def isolation(depth: int) -> Scope | None:
-    """The innermost isolated scope of this thread that is not deeper than `depth`.
-
-    Also where what is known is computed at once: traced values stay in their bodies.
-    """
-    for scope in reversed(stack.scopes[: depth + 1]):
-        if scope.isolated:
-            return scope
-    return None
-
-
 class returning:  # reads as a statement: `with returning()`
     """A block at whose exceptions this thread is brought back to where it stood.
 
@@ -448,7 +441,7 @@ def scope_of(values: Sequence[Value]) -> Scope | None:
                     "value belongs to the thread that runs its function"
                 )
     if found is not None and len(stack.scopes) - 1 > found.depth:
-        barrier = isolation(len(stack.scopes))
+        barrier = stack.scopes[-1].barrier
         if barrier is not None and barrier.depth > found.depth:
             return barrier
     return found

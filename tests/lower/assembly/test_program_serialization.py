@@ -27,6 +27,7 @@ from ftrace.lower.assembly.serialize import (
 )
 from ftrace.lower.program import Program, RunKernel, describe, programs_of
 from ftrace.trace import tiering
+from ftrace.trace.calls.inline import ready_graph
 from ftrace.transforms.jit import compiled_graph
 from ftrace.transforms.jit.compiled_graph import CompiledGraph
 
@@ -178,20 +179,25 @@ def test_text_of_another_form_is_no_program(text: str) -> None:
 def test_damaged_text_is_no_program_or_another_one() -> None:
     text = program_text(lower(ft.make_graph(mlp)(X)).program)
     assert text is not None
-    kernels, infos, whole = json.loads(text)
-    assert program_of(json.dumps([kernels[:-1], infos, whole])) is None
-    assert program_of(json.dumps([kernels, infos[:-1], whole])) is None
-    assert program_of(json.dumps([kernels, infos, whole[1:]])) is None
+    head, *texts = text.split("\n")
+    kernels, infos, whole = json.loads(head)
+
+    def read(whole: Any, texts: Any = texts) -> Any:
+        return program_of("\n".join([json.dumps(whole), *texts]))
+
+    assert read([kernels, infos, whole]) is not None
+    assert read([kernels, infos, whole], texts[1:]) is None
+    assert read([kernels[:-1], infos, whole], texts[:-1]) is None
+    assert read([kernels, infos[:-1], whole]) is None
+    assert read([kernels, infos, whole[1:]]) is None
 
 
 def test_kernels_stay_text_until_somebody_looks_at_them() -> None:
     program = lower(ft.make_graph(mlp)(X)).program
     text = program_text(program)
     assert text is not None
-    kernels, infos, whole = json.loads(text)
-    for row in kernels:
-        row[0] = "[]"
-    found = program_of(json.dumps([kernels, infos, whole]))
+    head, *texts = text.split("\n")
+    found = program_of("\n".join([head, *["[]" for _ in texts]]))
     assert found is not None
     assert [s.buffers for s in found.kernels] == [s.buffers for s in program.kernels]
     assert found.written_slots == program.written_slots
@@ -267,7 +273,7 @@ def refuse(*_: Any) -> Any:
 def test_what_was_kept_is_not_lowered_again(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph = ft.make_graph(PROGRAMS[name])(X)
+    graph = ready_graph(ft.make_graph(PROGRAMS[name])(X))
     inputs = [ft.device_put(X), *graph.captured]
     monkeypatch.setattr(tiering, "STORED_NODES", 0)
     with ft.config(cache_dir=str(tmp_path)):
@@ -354,11 +360,12 @@ def test_donation_and_switched_off_rules_are_found_apart(
     assert np.isfinite(np.asarray(patched([ft.device_put(X)])[0])).all()
 
 
-def test_small_programs_are_not_kept(tmp_path: Path) -> None:
-    with ft.config(cache_dir=str(tmp_path)):
-        CompiledGraph(ft.make_graph(lambda x: x + 1.5)(X), CPU())
-        kept = len(list(tmp_path.iterdir()))
-        CompiledGraph(ft.make_graph(mlp)(X), CPU())
-        grown = len(list(tmp_path.iterdir()))
-    assert kept <= 2  # the kernel, and the runner in the first test of a process
-    assert grown > kept
+def test_small_programs_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiering, "STORED_FIRST", 0)  # the first ones of a process are
+    folder_of(ft.make_graph(lambda x: x + 2.5)(X), tmp_path / "with the runner")
+    kernel = folder_of(ft.make_graph(lambda x: x + 1.5)(X), tmp_path / "small")
+    assert len(kernel) <= 2  # what is cached of a kernel, and its module
+    whole = folder_of(ft.make_graph(mlp)(X), tmp_path / "large")
+    assert len(whole) > len(kernel)
