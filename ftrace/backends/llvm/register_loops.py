@@ -11,12 +11,13 @@ A sum has its terms one after the other, and is the same for any number of lanes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 
 from ftrace.backends.llvm.emit import module as emit
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import At, Opened
-from ftrace.backends.llvm.ir.writer import Type, Writer, index_type, literal, lowest
+from ftrace.backends.llvm.ir import writer as llvm
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.schedule.tiling_ir import in_registers
 from ftrace.backends.llvm.target import Target
@@ -112,7 +113,7 @@ class Registers(Values):
     def __init__(
         self,
         recurrence: rl.Recurrence,
-        writer: Writer,
+        writer: llvm.Writer,
         facts: Facts,
         target: Target,
         nontemporal: frozenset[int],
@@ -121,7 +122,7 @@ class Registers(Values):
         super().__init__(writer, facts, target, recurrence.buffers, nontemporal, held)
         self.recurrence = recurrence
         self.held: dict[Register, str] = {}
-        self.types: dict[Register, Type] = {}
+        self.types: dict[Register, llvm.Type] = {}
 
     def load(self, node: Node, at: At) -> str:
         register = register_of(node)
@@ -148,30 +149,23 @@ class Registers(Values):
         self.held.update(values)
         self.forget()
 
+    @contextmanager
     def loop(
         self,
         start: int,
         stop: int,
         step: int,
         carried: Sequence[Register],
-        body: Callable[[str], str | None],
         entry: str = "",
-    ) -> None:
-        """A loop that hands on registers.
-
-        Args:
-          body: sets them, given the index; returns whether there is another iteration,
-            or nothing where the index tells.
-          entry: is there a first one? Empty where the index tells.
-        """
-        pairs = [(self.types[r].text, self.held[r]) for r in carried]
-        loop = self.writer.open_loop(literal(start), literal(stop), step, pairs)
-        names = [name for _, _, name in loop.carried]
-        self.hold(dict(zip(carried, names, strict=True)))
-        again = body(loop.index) or ""
-        updated = [self.held[r] for r in carried]
-        results = self.writer.close_loop(loop, updated, entry, again)
-        self.hold(dict(zip(carried, results, strict=True)))
+    ) -> Generator[llvm.OpenLoop, None, None]:
+        """A loop that hands on what registers hold."""
+        writer, bounds = self.writer, (llvm.literal(start), llvm.literal(stop), step)
+        firsts = [(self.types[r].text, self.held[r]) for r in carried]
+        with writer.fold(*bounds, firsts, entry=entry) as loop:
+            self.hold(dict(zip(carried, loop.values, strict=True)))
+            yield loop
+            loop.following = [self.held[r] for r in carried]
+        self.hold(dict(zip(carried, loop.values, strict=True)))
 
 
 class RegisterLoop(Registers):
@@ -186,15 +180,15 @@ class RegisterLoop(Registers):
         aligned = not width or axis_of(axes[0]).size % width == 0
         free = of_lanes(recurrence, varying)
         facts = Facts([*recurrence.nodes, *axes], free, aligned)
-        super().__init__(recurrence, Writer(), facts, target, nontemporal)
+        super().__init__(recurrence, llvm.Writer(), facts, target, nontemporal)
         self.width = width
         for statement in rl.assigns(recurrence.block):
             for store in statement.stores:
                 register = target_of(store)
                 if register is not None:
                     lanes = width if register in varying else 0
-                    self.types[register] = Type.of(store.value.dtype, lanes)
-        self.types[LEFT], self.held[LEFT] = index_type(0, False), str(emit.LONG)
+                    self.types[register] = llvm.Type.of(store.value.dtype, lanes)
+        self.types[LEFT], self.held[LEFT] = llvm.index_type(0, False), str(emit.LONG)
 
     # Statements.
 
@@ -219,19 +213,16 @@ class RegisterLoop(Registers):
             self.held[predicate] = first
             entry = self.any(predicate)
         polls = emit.may_be_long(statement)
-
-        def iteration(index: str) -> str:
+        length = 1 if times is None else axis_of(times).size
+        with self.loop(0, length, 1, [*carried, *[LEFT] * polls], entry) as loop:
             if polls:
                 each = emit.lasting(statement.block)
                 self.held[LEFT] = emit.poll(self.writer, self.held[LEFT], each)
             if times is None:
-                return self._iteration(statement, carried)
-            with self.within(Opened(times, index, self.writer.level)):
-                self.block(statement.block)
-            return ""
-
-        length = 1 if times is None else axis_of(times).size
-        self.loop(0, length, 1, [*carried, *[LEFT] * polls], iteration, entry)
+                loop.again = self._iteration(statement, carried)
+            else:
+                with self.within(Opened(times, loop.index, self.writer.level)):
+                    self.block(statement.block)
 
     def _iteration(self, statement: rl.Repeat, carried: Sequence[Register]) -> str:
         """One iteration of a while; returns whether there is another."""
@@ -267,7 +258,7 @@ class RegisterLoop(Registers):
         with writer.units() as unit:
             first = self.access.sum_terms([(lanes, unit)])
             if size % lanes:
-                first = lowest(writer, first, size - lanes)
+                first = llvm.lowest(writer, first, size - lanes)
             with self.within(Opened(axis, first, writer.level, lanes=lanes)):
                 self.block(recurrence.block)
         return -(-size // lanes)

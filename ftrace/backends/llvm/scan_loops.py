@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 
 from ftrace.backends.llvm import register_loops as loops
 from ftrace.backends.llvm.emit import module as emit
@@ -128,7 +127,8 @@ class ScanLoop(loops.Registers):
         for start, stop, each in ((first, groups, together), (groups, count, 1)):
             if start < stop:
                 bounds = start * width, stop * width, each * width
-                self.loop(*bounds, carried, partial(body, each))
+                with self.loop(*bounds, carried) as loop:
+                    body(each, loop.index)
 
     def new_registers(self, count: int) -> list[list[loops.Register]]:
         """Registers for so many states."""

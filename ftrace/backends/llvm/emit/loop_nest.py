@@ -350,23 +350,23 @@ class Nest:
         if not block:
             return self._plain_loop(lines, tiles, first, last, state, body, empty)
         width = block * tiles.width
-        outer = writer.open_loop(first, last, width, lines.type_carry(state), empty)
-        end = writer.pure(f"add i64 {outer.index}, {width}", outer.index)
-        end = llvm.lowest(writer, end, last)
-        fresh = lines.identities()
-        fresh = self._plain_loop(lines, tiles, outer.index, end, fresh, body)
-        carried = [name for _, _, name in outer.carried]
-        return writer.close_loop(outer, lines.merge(carried, fresh))
+        with writer.fold(first, last, width, lines.type_carry(state), empty) as loop:
+            end = writer.pure(f"add i64 {loop.index}, {width}", loop.index)
+            end = llvm.lowest(writer, end, last)
+            fresh = lines.identities()
+            fresh = self._plain_loop(lines, tiles, loop.index, end, fresh, body)
+            loop.following = lines.merge(loop.values, fresh)
+        return loop.values
 
     def _plain_loop(
         self, lines: Lines, tiles: tiling.Tiles, start: str, stop: str,
         state: list[str], body: Callable[[str, list[str]], list[str]],
         guarded: bool = False,
     ) -> list[str]:  # fmt: skip
-        writer, carried = self.writer, lines.type_carry(state)
-        text = writer.open_loop(start, stop, tiles.step, carried, guarded)
-        state = body(text.index, [name for _, _, name in text.carried])
-        return writer.close_loop(text, state)
+        firsts = lines.type_carry(state)
+        with self.writer.fold(start, stop, tiles.step, firsts, guarded) as loop:
+            loop.following = body(loop.index, loop.values)
+        return loop.values
 
     def accumulate(
         self, loop: ReduceLoop, opened: Opened, lines: Lines, state: list[str]

@@ -19,7 +19,8 @@ if one unit of the kernel does; between units the pool looks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -350,38 +351,30 @@ class PollingWriter(Writer):
     def __init__(self, operations: int) -> None:
         super().__init__()
         self._operations = operations  # of one run of the innermost loop that is open
-        self._outer: list[int] = []
 
-    def open_loop(
+    @contextmanager
+    def fold(
         self,
         start: str,
         stop: str,
         step: int,
-        carried: Sequence[tuple[str, str]] = (),
+        firsts: Sequence[tuple[str, str]],
         guarded: bool = False,
-    ) -> OpenLoop:
-        loop = super().open_loop(start, stop, step, carried, guarded)
-        self._outer.append(self._operations)
-        if self._operations <= LONG:
-            return loop
-        if isinstance(start, Constant) and isinstance(stop, Constant):
-            self._operations //= max(-(-(stop.value - start.value) // step), 1)
-            self._poll(loop)
-        return loop
+        entry: str = "",
+    ) -> Generator[OpenLoop, None, None]:
+        whole = self._operations
+        with super().fold(start, stop, step, firsts, guarded, entry) as loop:
+            ends = [end for end in (start, stop) if isinstance(end, Constant)]
+            if whole > LONG and len(ends) == 2:
+                size = ends[1].value - ends[0].value
+                self._operations //= max(-(-size // step), 1)
+                self._poll(loop.index, step)
+            yield loop
+        self._operations = whole
 
-    def close_loop(
-        self,
-        loop: OpenLoop,
-        updated: Sequence[str] = (),
-        first: str = "",
-        again: str = "",
-    ) -> list[str]:
-        self._operations = self._outer.pop()
-        return super().close_loop(loop, updated, first, again)
-
-    def _poll(self, loop: OpenLoop) -> None:
+    def _poll(self, index: str, step: int) -> None:
         """Once in about `LONG` operations, at the beginning of an iteration."""
         every = max(LONG // max(self._operations, 1), 1)
-        window = 1 << (loop.step * every - 1).bit_length()
-        low = self.here(f"and i64 {loop.index}, {window - 1}")
-        _ask(self, self.here(f"icmp ult i64 {low}, {loop.step}"))
+        window = 1 << (step * every - 1).bit_length()
+        low = self.here(f"and i64 {index}, {window - 1}")
+        _ask(self, self.here(f"icmp ult i64 {low}, {step}"))

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ftrace import dtypes
+from ftrace.backends.llvm.ir.function_builder import Fold
 from ftrace.ground.fast_dataclasses import dataclass
 
 
@@ -212,23 +213,14 @@ class Level:
     open: bool = True
 
 
-@dataclass(eq=False)
-class OpenLoop:
+class OpenLoop(Fold):
     """A loop that is being written.
 
     Attributes:
-      index: runs from `start` by `step` to below `stop`.
-      carried: type, initial value and name of each value that the loop hands on.
-      guarded: it may run not at all.
+      again: is there another iteration? Where this is not said the index tells.
     """
 
-    level: Level
-    index: str
-    start: str
-    stop: str
-    step: int
-    carried: list[tuple[str, str, str]]
-    guarded: bool
+    again: str = ""
 
 
 @dataclass(eq=False)
@@ -451,90 +443,74 @@ class Writer:
         outer.label = after
         return found
 
-    def open_loop(
+    @contextmanager
+    def fold(
         self,
         start: str,
         stop: str,
         step: int,
-        carried: Sequence[tuple[str, str]] = (),
+        firsts: Sequence[tuple[str, str]],
         guarded: bool = False,
-    ) -> OpenLoop:
-        """A loop that hands on values, each given as (type, initial value)."""
+        entry: str = "",
+    ) -> Generator[OpenLoop, None, None]:
+        """A loop that hands on values, around what is inside.
+
+        Args:
+          firsts: the type of each value, and what it is at first.
+          guarded: it may run not at all.
+          entry: is there a first iteration? Where this is not said the index tells.
+        """
+        outer = self.stack[-1]
         self._count += 1
-        label = f"loop{self._count}"
-        level = Level(self.stack[-1].depth + 1, label, label)
-        index = f"%i{self._count}"
-        phis = [
-            (kind, initial, f"{index}.{number}")
-            for number, (kind, initial) in enumerate(carried)
-        ]
-        self.depth_of[index] = level.depth
-        for _, _, name in phis:
-            self.depth_of[name] = level.depth
+        header, index = f"loop{self._count}", f"%i{self._count}"
+        loop = OpenLoop(index, [f"{index}.{n}" for n in range(len(firsts))])
+        level = Level(outer.depth + 1, header, header)
+        self.depth_of.update(dict.fromkeys([index, *loop.values], level.depth))
         self.stack.append(level)
-        return OpenLoop(level, index, start, stop, step, phis, guarded)
+        yield loop
+        self._pop()
+        lines, entered, latch = outer.lines, outer.label, level.label
+        done, following, again = f"done{index[2:]}", f"{index}.next", loop.again
+        if guarded and not entry:
+            entry = f"{index}.any"
+            lines.append(f"  {entry} = icmp slt i64 {start}, {stop}")
+        to_header = f"label %{header}"
+        enter = f"i1 {entry}, {to_header}, label %{done}" if entry else to_header
+        lines += [f"  br {enter}", f"{header}:"]
+        if not again:
+            edges = f"[{start}, %{entered}], [{following}, %{latch}]"
+            lines.append(f"  {index} = phi i64 {edges}")
+        phis = [
+            (name, f"phi {kind} [{first}, %{entered}], [{value}, %{latch}]")
+            for name, (kind, first), value in zip(
+                loop.values, firsts, loop.following, strict=True
+            )
+        ]
+        lines += [f"  {name} = {phi}" for name, phi in phis] + level.lines
+        if not again:
+            again = f"{index}.more"
+            lines.append(f"  {following} = add i64 {index}, {step}")
+            lines.append(f"  {again} = icmp slt i64 {following}, {stop}")
+        lines += [f"  br i1 {again}, {to_header}, label %{done}", f"{done}:"]
+        outer.label, loop.values = done, loop.following
+        if entry:
+            lines += [f"  {name}.end = {phi}" for name, phi in phis]
+            loop.values = [f"{name}.end" for name, _ in phis]
+        for value in loop.values:
+            if entry or self.depth(value) > outer.depth:
+                self.depth_of[value] = outer.depth
 
     @contextmanager
     def loop(
         self, start: str, stop: str, step: int = 1, guarded: bool = False
     ) -> Generator[str, None, None]:
-        """A loop that hands on nothing, around what is inside; gives its index."""
-        loop = self.open_loop(start, stop, step, (), guarded)
-        yield loop.index
-        self.close_loop(loop)
+        """The same of a loop that hands on nothing; gives its index."""
+        with self.fold(start, stop, step, (), guarded) as loop:
+            yield loop.index
 
     def units(self) -> AbstractContextManager[str]:
         """The loop of a kernel over the units that it is to do."""
         return self.loop("%begin", "%end", guarded=True)
-
-    def close_loop(
-        self,
-        loop: OpenLoop,
-        updated: Sequence[str] = (),
-        first: str = "",
-        again: str = "",
-    ) -> list[str]:
-        """The values that the loop hands on, after its last iteration.
-
-        Args:
-          updated: what it hands on to the next iteration.
-          first, again: is there a first iteration, and another one? Where this is not
-            said the index tells.
-        """
-        level = self._pop()
-        assert level is loop.level
-        outer = self.stack[-1]
-        index, header, entered = loop.index, level.first, outer.label
-        following, done, lines = f"{index}.next", f"done{index[2:]}", outer.lines
-        if loop.guarded and not first:
-            first = f"{index}.any"
-            lines.append(f"  {first} = icmp slt i64 {loop.start}, {loop.stop}")
-        to_header = f"label %{header}"
-        enter = f"i1 {first}, {to_header}, label %{done}" if first else to_header
-        lines += [f"  br {enter}", f"{header}:"]
-        edges = [
-            (name, kind, f"[{initial}, %{entered}], [{value}, %{level.label}]")
-            for (kind, initial, name), value in zip(loop.carried, updated, strict=True)
-        ]
-        phis = edges
-        if not again:
-            places = f"[{loop.start}, %{entered}], [{following}, %{level.label}]"
-            phis = [(index, "i64", places), *edges]
-        lines += [f"  {name} = phi {kind} {places}" for name, kind, places in phis]
-        lines += level.lines
-        if not again:
-            again = f"{index}.more"
-            lines.append(f"  {following} = add i64 {index}, {loop.step}")
-            lines.append(f"  {again} = icmp slt i64 {following}, {loop.stop}")
-        lines += [f"  br i1 {again}, {to_header}, label %{done}", f"{done}:"]
-        outer.label, results = done, list(updated)
-        if first:
-            lines += [f"  {name}.end = phi {kind} {on}" for name, kind, on in edges]
-            results = [f"{name}.end" for name, _, _ in edges]
-        for result in results:
-            if first or self.depth(result) > outer.depth:
-                self.depth_of[result] = outer.depth
-        return results
 
     def _pop(self) -> Level:
         level = self.stack.pop()

@@ -75,20 +75,18 @@ def _accepted(writer: Writer) -> None:
 
 def test_a_cut_may_stand_around_open_loops_and_scopes() -> None:
     writer = Writer()
-    outer = writer.open_loop("%begin", "%end", 1, guarded=True)
-    value = writer.pure(f"mul i64 {outer.index}, 3", outer.index)
-    writer.open_scope()
-    writer.open_scope()
-    writer.cut(value)
-    inner = writer.open_loop("0", "4", 1, [("i64", value)])
-    writer.cut(value)
-    ((_, _, sum_),) = inner.carried
-    total = writer.here(f"add i64 {sum_}, {inner.index}")
-    writer.cut(total)
-    writer.close_loop(inner, [total])
-    writer.close_scope()
-    writer.close_scope()
-    writer.close_loop(outer)
+    with writer.units() as unit:
+        value = writer.pure(f"mul i64 {unit}, 3", unit)
+        writer.open_scope()
+        writer.open_scope()
+        writer.cut(value)
+        with writer.fold("0", "4", 1, [("i64", value)]) as loop:
+            writer.cut(value)
+            total = writer.here(f"add i64 {loop.values[0]}, {loop.index}")
+            writer.cut(total)
+            loop.following = [total]
+        writer.close_scope()
+        writer.close_scope()
     text = writer.function("cut")
     assert text.count("br label %cut") == 3
     _accepted(writer)
@@ -98,9 +96,8 @@ def test_no_cut_where_a_scope_already_names_the_block() -> None:
     writer = Writer()
     value = writer.pure("add i64 %begin, %end")
     writer.open_scope()
-    loop = writer.open_loop("0", "4", 1, [("i64", value)])
-    ((_, _, last),) = loop.carried
-    writer.close_loop(loop, [writer.here(f"add i64 {last}, 1")])
+    with writer.fold("0", "4", 1, [("i64", value)]) as loop:
+        loop.following = [writer.here(f"add i64 {loop.values[0]}, 1")]
     writer.cut(value)
     writer.close_scope()
     assert "br label %cut" not in writer.function("cut")
