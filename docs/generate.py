@@ -28,7 +28,7 @@ from ftrace import lower, trace
 from ftrace.backends.llvm import codegen_options
 from ftrace.ground.missing_names import NEVER, NOT_YET, lines_of_names
 from ftrace.lower.legalize.legalize import FORMULAS
-from ftrace.lower.pipeline import MOVEMENT, PIPELINE, SIMPLIFY, SPLIT
+from ftrace.lower.pipeline import MOVEMENT, PIPELINE, SIMPLIFY, SPLIT_REDUCTIONS
 from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
 from ftrace.trace.rewrite import PatternMatcher
 from ftrace.transforms.partition.rules import RULES
@@ -322,7 +322,11 @@ def rules_table(rules: PatternMatcher) -> str:
 
 
 def rule_tables() -> dict[str, str]:
-    lists = {"simplify": SIMPLIFY, "movement": MOVEMENT, "split": SPLIT}
+    lists = {
+        "simplify": SIMPLIFY,
+        "movement": MOVEMENT,
+        "split_reductions": SPLIT_REDUCTIONS,
+    }
     return {f"rules {name}": rules_table(rules) for name, rules in lists.items()}
 
 
@@ -331,7 +335,7 @@ def decision_tables() -> dict[str, str]:
         "loops": ("loops", "registers"),
         "host": ("compounds", "library"),
         "slices": ("slices",),
-        "schedule": ("schedule", "sums", "kernels"),
+        "schedule": ("schedule", "block_sums", "kernels"),
         "rendering": ("rendering",),
         "memory": ("memory",),
         "exchanges": ("code",),

@@ -22,14 +22,17 @@ From the ground up:
                      text on disk
     spec             What a graph may contain between the stages, and what some of them
                      leave
+    make_program     From a graph to its program: what the stages of `PROGRAM` in
+                     `pipeline.py` do
     pipeline         All stages of lowering, in their order: from a graph to its program
     lowering         From a graph to its program: what takes graphs through the stages
                      of `pipeline.py`
 
 `pipeline.py` has the table of the stages that make a graph of a graph, and of those
 that make its program. `spec.py` describes every graph between the former, and has more
-to say of those that `simplify`, `movement` and `split` leave. The stages are loaded
-when somebody asks for them: a process that finds its programs on disk lowers none.
+to say of those that `simplify`, `movement` and `split_reductions` leave. The stages are
+loaded when somebody asks for them: a process that finds its programs on disk lowers
+none.
 """
 
 from __future__ import annotations

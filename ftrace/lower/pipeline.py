@@ -18,11 +18,13 @@ from typing import Any, Final
 
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.limits import Limits
+from ftrace.lower import make_program
 from ftrace.lower.assembly import assemble, overlap
 from ftrace.lower.blocking import privatize_scatters, split_reductions, tile_regions
 from ftrace.lower.build import index_view, relax_mul_zero
 from ftrace.lower.control import canonical_loop, simplify_loops
 from ftrace.lower.library import fft_kernels, lapack_kernels, library_table
+from ftrace.lower.make_program import LoweringState
 from ftrace.lower.movement import reorder, sliding_window_sums
 from ftrace.lower.register_loops import promote_loops
 from ftrace.lower.schedule import schedule
@@ -38,14 +40,13 @@ from ftrace.trace.rewrite import PatternMatcher
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One stage of lowering.
+    """A stage that makes a graph of a graph.
 
     Attributes:
       name: for people, and in `SPECS` (`spec.py`), which says of some what they leave.
       about: what it does, in a sentence.
       make: rules; or a table, of operations and what makes others of them (`convert`);
-        or a function of the outputs and the limits. None is for those of `PROGRAM`:
-        `lowering.py` has what they do.
+        or a function of the outputs and the limits.
       decisions: what `config.disabled_rules` can switch off in it, and what that does.
         Where all are off, the graph stays as it is.
       needs: what a device has that needs it; of others it is left out.
@@ -55,11 +56,21 @@ class Stage:
 
     name: str
     about: str
-    make: PatternMatcher | dict[Any, Any] | Callable[..., Sequence[Node]] | None
+    make: PatternMatcher | dict[Any, Any] | Callable[..., Sequence[Node]]
     decisions: Mapping[str, str] = field(default_factory=dict[str, str])
     needs: Callable[[Limits], object] = lambda limits: True
     of: Collection[Any] = ()
     bodies: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramStage:
+    """A stage that adds to what is known of a graph's program; see `Stage`."""
+
+    name: str
+    about: str
+    make: Callable[[LoweringState], LoweringState]
+    decisions: Mapping[str, str]
 
 
 SIMPLIFY: Final = PatternMatcher((
@@ -79,7 +90,9 @@ MOVEMENT: Final = PatternMatcher((
 ))  # fmt: skip
 #: Runs after `SIMPLIFY`, whose `merge_reduces` would undo it, and after `slices`: a sum
 #: in which a large value ends runs slice by slice; parts of it would store that value.
-SPLIT: Final = PatternMatcher((*split_reductions.RULES, *privatize_scatters.RULES))
+SPLIT_REDUCTIONS: Final = PatternMatcher((
+    *split_reductions.RULES, *privatize_scatters.RULES,
+))  # fmt: skip
 
 
 def _inline(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
@@ -120,7 +133,10 @@ SUITING: Final = (
         "slices", "what does not fit into the cache is computed slice by slice",
         tile_regions.in_slices, tile_regions.DECISIONS, lambda has: has.cache,
     ),
-    Stage("split", "long sums become sums of parts, for many threads, by rules", SPLIT),
+    Stage(
+        "split_reductions", "long reductions in parts, for many threads, by rules",
+        SPLIT_REDUCTIONS,
+    ),
     Stage(
         "registers", "small loops become one kernel that keeps its values in registers",
         {canonical_loop.loop_p: promote_loops.by_recurrence}, promote_loops.DECISIONS,
@@ -132,20 +148,29 @@ SUITING: Final = (
         library_table.DECISIONS, lambda has: has.recurrences, library_table.LIBRARY,
     ),
     Stage(
-        "sums", "large sums in two steps, shared by threads or kernels",
-        split_reductions.sums_in_steps, split_reductions.DECISIONS,
+        "block_sums", "where there are caches: sums in blocks, for threads or kernels",
+        split_reductions.block_sums, split_reductions.DECISIONS,
         lambda has: has.cache, (reduce_sum_p,),
     ),
 )  # fmt: skip
 
 PROGRAM: Final = (
-    Stage("schedule", "what is stored, by which kernel", None, schedule.DECISIONS),
-    Stage(
-        "kernels", "movement becomes index arithmetic",
-        None, index_view.DECISIONS | relax_mul_zero.DECISIONS,
+    ProgramStage(
+        "schedule", "what is stored, by which kernel",
+        make_program.choose_stores, schedule.DECISIONS,
     ),
-    Stage("memory", "values take the place of dead ones", None, assemble.DECISIONS),
-    Stage("code", "steps in order, all values in one arena", None, overlap.DECISIONS),
+    ProgramStage(
+        "kernels", "movement becomes index arithmetic",
+        make_program.build_kernels, index_view.DECISIONS | relax_mul_zero.DECISIONS,
+    ),
+    ProgramStage(
+        "memory", "values take the place of dead ones",
+        make_program.share_memory, assemble.DECISIONS,
+    ),
+    ProgramStage(
+        "code", "steps in order, all values in one arena",
+        make_program.assemble_steps, overlap.DECISIONS,
+    ),
 )  # fmt: skip
 
 PIPELINE: Final = (*SIMPLIFYING, *SUITING, *PROGRAM)

@@ -164,7 +164,7 @@ MOVED_SPEC: Final = Spec(
 SPECS: Final = {
     "simplify": SIMPLIFIED_SPEC,
     "movement": MOVED_SPEC,
-    "split": SIMPLIFIED_SPEC,
+    "split_reductions": SIMPLIFIED_SPEC,
 }
 
 

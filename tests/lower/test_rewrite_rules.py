@@ -17,7 +17,7 @@ from ftrace.errors import GraphError
 from ftrace.ground import settings
 from ftrace.lower.analysis import is_contraction
 from ftrace.lower.blocking.split_reductions import LARGE
-from ftrace.lower.pipeline import MOVEMENT, SIMPLIFY, SPLIT
+from ftrace.lower.pipeline import MOVEMENT, SIMPLIFY, SPLIT_REDUCTIONS
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.trace.evaluate import evaluate
 from ftrace.trace.graph import Node, make_node, toposort
@@ -47,7 +47,7 @@ from tests.support.rule_samples_movement import CHAINS, EXCHANGES
 from tests.support.rule_samples_push import PUSHES
 from tests.support.rule_samples_reduction import ONE_HOT, REDUCES, SCATTERS
 
-RULES = {rule.name: rule for rule in SIMPLIFY + MOVEMENT + SPLIT}
+RULES = {rule.name: rule for rule in SIMPLIFY + MOVEMENT + SPLIT_REDUCTIONS}
 
 ROWS = {
     **CONSTANTS, **ARITHMETIC, **LOGIC, **ONE_HOT, **SCATTERS, **REDUCES, **CHAINS,
@@ -139,7 +139,7 @@ def test_contraction_is_not_split() -> None:
     left = expand(reshape(a, 1, LARGE, 1), 2, LARGE, 2)
     right = expand(reshape(b, 1, LARGE, 1), 2, LARGE, 2)
     made = total(e.mul(left, right), 1)
-    assert rewrite([made], SPLIT) == [made]
+    assert rewrite([made], SPLIT_REDUCTIONS) == [made]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_contraction_is_not_split() -> None:
 def test_blocks_are_a_divisor_of_which_all_results_have_some(
     size: int, results: int, blocks: int | None
 ) -> None:
-    (made,) = rewrite([total(V(results, size), 1)], SPLIT)
+    (made,) = rewrite([total(V(results, size), 1)], SPLIT_REDUCTIONS)
     sizes = {n.shape for n in toposort([made]) if n.op.name == "reduce_sum"}
     assert ((results, blocks, 1, 1) in sizes) == (blocks is not None)
 
@@ -160,7 +160,9 @@ def test_blocks_are_a_divisor_of_which_all_results_have_some(
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
 @pytest.mark.parametrize("columns", [2, 3, 17, 31])
 def test_sums_of_narrow_rows_fit_registers(columns: int, dtype: Any) -> None:
-    (made,) = rewrite([total(V(1 << 18, columns, dtype=np.dtype(dtype)), 0)], SPLIT)
+    (made,) = rewrite(
+        [total(V(1 << 18, columns, dtype=np.dtype(dtype)), 0)], SPLIT_REDUCTIONS
+    )
     first = next(n for n in toposort([made]) if n.op.name == "reduce_sum")
     *_, lines, _ = first.shape
     assert lines == 1 or 128 <= lines * columns * first.dtype.itemsize <= 256
@@ -204,7 +206,11 @@ def test_random_graphs_keep_their_values(outputs: list[Node], seed: int) -> None
     wanted = evaluate(outputs, known)
     nodes = outputs
     GRAPH_SPEC.check(nodes)
-    passes = {"simplify": SIMPLIFY, "movement": SIMPLIFY + MOVEMENT, "split": SPLIT}
+    passes = {
+        "simplify": SIMPLIFY,
+        "movement": SIMPLIFY + MOVEMENT,
+        "split_reductions": SPLIT_REDUCTIONS,
+    }
     for name, matcher in passes.items():
         nodes = rewrite(nodes, matcher)
         check_after(name, nodes)

@@ -49,7 +49,7 @@ class Split(NamedTuple):
       asks: is a reduction of that kind?
       count_blocks: into how many the first axis that it reduces is cut, by its size.
       of: the operations that are cut.
-      needs_cache: it is cut for devices with caches, by a decision of the stage `sums`;
+      needs_cache: it is cut for devices with caches, by a decision of `block_sums`;
         if not, for all, by a rule.
       does: what it does, of a decision.
       lines: how many rows of the axis stay side by side, for a third step.
@@ -430,7 +430,7 @@ _OF_CACHES = {how.name: how for how in SPLITS if how.needs_cache}
 DECISIONS = {name: how.does for name, how in _OF_CACHES.items()}
 
 
-def sums_in_steps(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
+def block_sums(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
     """The outputs with sums in two steps, where threads or kernels share the first."""
     order = toposort(outputs)
     sums = [
