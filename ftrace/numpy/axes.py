@@ -67,23 +67,33 @@ def static_int(
 ) -> int:
     """A Python integer; `what` names the argument in the message.
 
+    A bool counts as 0 or 1, also one of NumPy's: they are what comparisons give.
+
     Raises:
       ArgumentError: it is no integer.
       ValueRangeError: it is not from `low` to `high`.
     """
-    if type(value) is not int:
-        try:
-            value = operator.index(value)
-        except errors.ConcretizationTypeError:
-            raise
-        except TypeError:
-            raise errors.ArgumentError(
-                f"{what} must be an integer, got {value!r}"
-            ) from None
+    if getattr(value, "dtype", None) == dtypes.bool_ and value.shape == ():
+        value = bool(value)
+    value = _index(value, what)
     if not low <= value <= high:
         bounds = f"at least {low}" if high == math.inf else f"from {low} to {high}"
         raise errors.ValueRangeError(f"{what} must be {bounds}, got {value}")
     return value
+
+
+def _index(value: Any, what: str) -> int:
+    """A Python integer; no bool of NumPy's, which is no axis and no size."""
+    if type(value) is int:
+        return value
+    try:
+        return operator.index(value)
+    except errors.ConcretizationTypeError:
+        raise
+    except TypeError:
+        raise errors.ArgumentError(
+            f"{what} must be an integer, got {value!r}"
+        ) from None
 
 
 def canonical_axis(axis: Any, ndim: int, name: str) -> int:
@@ -92,7 +102,7 @@ def canonical_axis(axis: Any, ndim: int, name: str) -> int:
     Raises:
       AxisError: there is no such axis.
     """
-    index = static_int(axis, f"{name}: axis")
+    index = _index(axis, f"{name}: axis")
     if not -ndim <= index < ndim:
         allowed = f"from {-ndim} to {ndim - 1}" if ndim else "none: it has no axes"
         raise errors.AxisError(
@@ -227,7 +237,7 @@ def canonical_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
     """
     if axis is None:
         return tuple(range(ndim))
-    several = _entries(axis)
+    several = entries(axis)
     if several is None:
         return (canonical_axis(axis, ndim, name),)
     axes = tuple(canonical_axis(a, ndim, name) for a in several)
@@ -246,7 +256,7 @@ def check_shape(shape: Any, name: str) -> Shape:
     Raises:
       ArgumentError: it is neither.
     """
-    sizes = _entries(shape)
+    sizes = entries(shape)
     if sizes is None:
         return (checked_size(shape, f"{name}: shape, where it is no tuple,"),)
     found = tuple(checked_size(n, f"{name}: each size") for n in sizes)
@@ -278,7 +288,7 @@ def check_count(value: Any, what: str) -> Any:
       ArgumentError: it is no integer.
       ValueRangeError: it is negative.
     """
-    count = checked_size(value, what)
+    count = value if is_dynamic(value) else static_int(value, what)
     if count < 0:
         raise errors.ValueRangeError(f"{what} must not be negative, got {count}")
     return count
@@ -286,10 +296,10 @@ def check_count(value: Any, what: str) -> Any:
 
 def checked_size(value: Any, what: str) -> Any:
     """A Python integer or a dynamic dimension."""
-    return value if is_dynamic(value) else static_int(value, what)
+    return value if is_dynamic(value) else _index(value, what)
 
 
-def _entries(x: Any) -> tuple[Any, ...] | None:
+def entries(x: Any) -> tuple[Any, ...] | None:
     """The entries of a sequence or a vector; None for a single value."""
     return tuple(x) if getattr(x, "ndim", 1) and np.iterable(x) else None
 

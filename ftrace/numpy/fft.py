@@ -46,8 +46,7 @@ def _along_one(kind: str):
         a: Value, n: int | None = None, axis: int = -1, norm: str | None = None
     ) -> Any:
         lengths = None if n is None else (ax.static_int(n, f"{kind}: n"),)
-        axes = (ax.static_int(axis, f"{kind}: axis"),)
-        return _transform(kind, kind, a, lengths, axes, norm)
+        return _transform(kind, kind, a, lengths, (axis,), norm)
 
     return along_one
 

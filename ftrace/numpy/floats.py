@@ -95,6 +95,7 @@ def unpackbits(
     size = 8 * x.shape[-1]
     bits = ax.reshape(bits, (*x.shape[:-1], size))
     if count is not None:
+        count = ax.static_int(count, "unpackbits: count")
         wanted = count if count >= 0 else max(size + count, 0)
         last = bits.ndim - 1
         bits = ax.shrink_axis(bits, last, 0, min(wanted, size))

@@ -324,7 +324,11 @@ def _triangle(name: str):
 
         Returns:
           (rows, columns): vectors of int32, to index with.
+
+        Raises:
+          ValueRangeError: a size is negative.
         """
+        n, m = _sizes(name, n, m)
         rows, columns = _arrays(find(n, ax.static_int(k, f"{name}: k"), m))
         return rows, columns
 
@@ -452,22 +456,24 @@ def unravel_index(indices: Value, shape: Any) -> tuple[Any, ...]:
     Negative numbers count from the end; what is out of bounds is clipped.
 
     Args:
-      indices: integers of any shape.
+      indices: integers of any shape, or bools.
       shape: the sizes of the axes, which may be traced.
 
     Returns:
       A tuple of arrays of the shape of `indices`, one per axis.
 
     Raises:
-      ValueRangeError: the indices are no integers.
+      ValueRangeError: the indices are neither.
 
     Example:
       >>> fnp.unravel_index(fnp.array([1, 5]), (2, 3))
       (Array([0, 1], dtype=int32), Array([1, 2], dtype=int32))
     """
     rest = ax.as_value(indices)
-    if ew.kind_of(rest) not in "iu":
+    if ew.kind_of(rest) not in "biu":
         raise ValueRangeError(f"unravel_index takes integers, got {rest.dtype.name}")
+    if rest.dtype == dtypes.bool_:
+        rest = ax.cast(rest, dtypes.default_dtype("i"))
     given = list(shape) if ax.is_sequence(shape) else [shape]
     if any(map(ax.is_unknown, given)):
         sizes = [size for part in given for size in atleast_1d(part)]

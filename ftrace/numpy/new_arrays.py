@@ -690,7 +690,7 @@ def _window(name: str) -> Callable[[int], Any]:
           (M,) float32; ones for M = 1.
 
         Raises:
-          ShapeError: M is negative.
+          ValueRangeError: M is negative.
         """
         return _known_floats(numbers(_points(M, name)))
 
@@ -700,7 +700,7 @@ def _window(name: str) -> Callable[[int], Any]:
 def _points(M: Any, name: str) -> int:
     """How many points: what is between two integers is the lower one."""
     whole = math.floor(M) if type(M) is float and math.isfinite(M) else M
-    return ax.check_sizes((whole,), name)[0]
+    return ax.check_count(whole, f"{name}: M")
 
 
 def _known_floats(numbers: Any) -> Any:

@@ -553,7 +553,9 @@ def tile(A: Value, reps: int | Sequence[int]) -> Any:
              [1, 2]], dtype=int32)
     """
     value = ax.as_value(A)
-    counts = ax.check_sizes(reps, "tile")
+    given = ax.entries(reps)
+    given = (reps,) if given is None else given
+    counts = tuple(ax.check_count(count, "tile: reps") for count in given)
     ndim = max(value.ndim, len(counts))
     counts = (1,) * (ndim - len(counts)) + counts
     value = ax.insert_axes(value, range(ndim - value.ndim))
