@@ -40,8 +40,9 @@ from math import prod
 
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import dataclass
+from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.library import fft_radices as radices
-from ftrace.lower.register_loops.register_loop import GraphKernel, kernel_step
+from ftrace.lower.register_loops.register_loop import buffers_of, kernel_step
 from ftrace.trace.avals import Shape, ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p, movement as mv
@@ -96,7 +97,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Transform(GraphKernel):
+class Transform(Kernel):
     """A kernel that transforms along an axis: of a result and an operand.
 
     Units overlap, so that some of the operand is read after results are written: the
@@ -108,10 +109,6 @@ class Transform(GraphKernel):
     """
 
     form: Form = Form()
-
-    @property
-    def operations(self) -> int:
-        return self.form.outer * self.form.inner * self.form.work
 
     def __str__(self) -> str:
         return str(self.form)
@@ -201,9 +198,10 @@ class _Kernels:
         Only the order of the numbers of the operand and the result counts, not their
         shapes; they may be pairs of real ones.
         """
-        return kernel_step(Transform, self._node, [x], [result], form.kind, form=form)[
-            0
-        ]
+        kernel = Transform((), (), buffers_of([result], [x]), form=form)
+        operations = form.outer * form.inner * form.work
+        (found,) = kernel_step(kernel, operations, self._node, [x], [result], form.kind)
+        return found
 
     def _whole(self, kind: str, outer: int, size: int, inner: int) -> Form:
         """A transform of one kernel."""

@@ -35,7 +35,8 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.register_loops.register_loop import GraphKernel, kernel_step
+from ftrace.lower.kernel.ir import Kernel
+from ftrace.lower.register_loops.register_loop import buffers_of, kernel_step
 from ftrace.trace import linalg_compositions as compositions
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
@@ -69,7 +70,7 @@ _MOST_BLOCKS = 16
 
 
 @dataclass(frozen=True)
-class Factor(GraphKernel):
+class Factor(Kernel):
     """A kernel that treats the matrices of a batch, each by itself.
 
     Attributes:
@@ -86,10 +87,6 @@ class Factor(GraphKernel):
     sizes: tuple[int, ...] = ()
     flags: tuple[bool, ...] = ()
     work: int = 1
-
-    @property
-    def operations(self) -> int:
-        return self.batch * self.work
 
     @property
     def blocks(self) -> int:
@@ -132,11 +129,12 @@ def _factor(
     work: int,
 ) -> list[Node]:
     """The results of a kernel."""
-    return kernel_step(
-        Factor, node, operands, results, routine=routine,
+    kernel = Factor(
+        (), (), buffers_of(results, operands), routine=routine,
         batch=prod(node.src[-1].shape[:-2]), sizes=tuple(sizes), flags=tuple(flags),
         work=work,
     )  # fmt: skip
+    return kernel_step(kernel, kernel.batch * work, node, operands, results)
 
 
 def _cholesky(node: Node) -> Sequence[Node] | None:

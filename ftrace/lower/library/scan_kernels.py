@@ -110,16 +110,17 @@ def run_along(
         ],
         [ir.Store(0, place, stored)],
     )
-    return rl.kernel_step(
-        rl.Recurrence, node, [*operands, *starts], [result.aval], name,
-        axes=(place,),
+    loaded, results = [*operands, *starts], [result.aval]
+    kernel = rl.Recurrence(
+        (place,), (), rl.buffers_of(results, loaded),
         block=tuple(rl.Assign(tuple(stores)) for stores in parts),
         registers=tuple(ir.BufferSpec(d, 1, True) for d in wide * 2),
         scan=rl.Scan(
             prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]), reverse,
             bool(starts), operator.start,
         ),
-    )[0]  # fmt: skip
+    )  # fmt: skip
+    return rl.kernel_step(kernel, kernel.operations, node, loaded, results, name)[0]
 
 
 # The rule.

@@ -37,7 +37,8 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
-from ftrace.lower.register_loops.register_loop import GraphKernel, kernel_step
+from ftrace.lower.kernel.ir import Kernel
+from ftrace.lower.register_loops.register_loop import buffers_of, kernel_step
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as p
@@ -71,7 +72,7 @@ _NARROW = 1 << 31  # positions have 31 bits
 
 
 @dataclass(frozen=True)
-class Ordering(GraphKernel):
+class Ordering(Kernel):
     """A kernel that orders the elements of rows.
 
     Attributes:
@@ -99,6 +100,7 @@ class Ordering(GraphKernel):
 
     @property
     def operations(self) -> int:
+        """Operations in one run, about."""
         passes = self.routine.startswith(("merge", "counts", "places"))
         each = 2 if passes else max(1, round(log2(max(self.run, 2)) / 2))
         return self.rows * self.size * each
@@ -168,11 +170,14 @@ class _Rows:
         **facts: Any,
     ) -> Node:
         """The first result of a kernel."""
-        facts = {"run": self.size, **facts}
+        facts.setdefault("run", self.size)
+        kernel = Ordering(
+            (), (), buffers_of(results, operands), routine=routine, rows=self.rows,
+            size=self.size, **facts,
+        )  # fmt: skip
         return kernel_step(
-            Ordering, self.node, operands, results, routine, routine=routine,
-            rows=self.rows, size=self.size, **facts,
-        )[0]  # fmt: skip
+            kernel, kernel.operations, self.node, operands, results, routine
+        )[0]
 
     def runs(
         self, routine: str, operands: Sequence[Node], dtype: np.dtype[Any],

@@ -76,20 +76,6 @@ class Repeat:
 Statement = Assign | Repeat
 
 
-@dataclass(frozen=True)
-class GraphKernel(ir.Kernel):
-    """A kernel that does an operation of a graph: how, its kind says by itself.
-
-    Attributes:
-      axes, stores: none, unless the kind has a use for them.
-    """
-
-    @property
-    def operations(self) -> int:
-        """Operations in one run, about."""
-        raise NotImplementedError
-
-
 class Scan(NamedTuple):
     """How the elements of arrays are combined, each with all before it.
 
@@ -110,7 +96,7 @@ class Scan(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recurrence(GraphKernel):
+class Recurrence(ir.Kernel):
     """A kernel of loops that carry registers. Equal ones are compiled once.
 
     Attributes:
@@ -292,30 +278,27 @@ def buffers_of(
 
 
 def kernel_step(
-    kind: type[GraphKernel],
+    kernel: ir.Kernel,
+    operations: int,
     of: Node,
     operands: Sequence[Node],
     results: Sequence[ShapedArray],
     name: str = "",
-    axes: tuple[Node, ...] = (),
-    **facts: Any,
 ) -> list[Node]:
     """The results of a kernel that does what an operation of a graph does, or a part.
 
     Args:
-      kind: of the kernel.
+      kernel: its buffers are the `buffers_of` the results and operands.
+      operations: in one run, about.
       of: the operation.
       operands: what the kernel loads.
       results: the types of what it stores.
       name: for people; else it is that of the operation.
-      axes: of the kernel.
-      facts: the other attributes of the kernel.
     """
-    kernel = kind(axes, (), buffers_of(results, operands), **facts)
     info = ir.KernelInfo(
         f"{name or of.op.name}_{'x'.join(map(str, operands[0].shape))}",
         () if of.origin is None else (of.origin,),
-        kernel.operations,
+        operations,
         ir.bytes_of(kernel.buffers),
         (of.op.name,),
     )
