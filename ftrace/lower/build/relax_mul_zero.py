@@ -14,12 +14,11 @@ makes it NaN, and what is known where it is zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Final
 
 from ftrace import dtypes
 from ftrace.ground.fast_dataclasses import NamedTuple
-from ftrace.lower.kernel.ir import Kernel, load_p, reduce_p
+from ftrace.lower.kernel.ir import Kernel, load_p, rebuild, reduce_p
 from ftrace.trace.graph import Node, constant_value, inherited_origin, make_node
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import Primitive
@@ -69,7 +68,9 @@ def relax_mul_zero(kernel: Kernel) -> dict[Node, Node]:
     with inherited_origin() as take:
         for node in nodes:
             src = tuple([new[s] for s in node.src])
-            made = node if src == node.src else _rebuilt(node, src, take)
+            if src != node.src:
+                take(node)
+            made = rebuild(node, src)
             if dtypes.is_float(node.dtype) and node.shape == ():
                 if node.op is p.mul_zero:
                     made, known[made] = _product(made, *[known[s] for s in made.src])
@@ -77,11 +78,6 @@ def relax_mul_zero(kernel: Kernel) -> dict[Node, Node]:
                     known[made] = _known_of(made, [known.get(s) for s in made.src])
             new[node] = made
     return new
-
-
-def _rebuilt(node: Node, src: tuple[Node, ...], take: Callable[[Node], None]) -> Node:
-    take(node)
-    return make_node(node.op, node.aval, src, node.arg)
 
 
 def _product(node: Node, a: Known, b: Known) -> tuple[Node, Known]:

@@ -93,6 +93,11 @@ INDEX = dtypes.int64
 INDEX_AVAL = ShapedArray.of((), INDEX)
 
 
+def rebuild(node: g.Node, src: tuple[g.Node, ...]) -> g.Node:
+    """An operation of a kernel over other sources: its type stays."""
+    return node if src == node.src else g.make_node(node.op, node.aval, src, node.arg)
+
+
 def param(number: int, dtype: np.dtype[Any], size: int) -> g.Node:
     """Buffer `number` of the kernel: `size` elements of `dtype`."""
     return g.make_node(param_p, ShapedArray.of((size,), dtype), (), number)

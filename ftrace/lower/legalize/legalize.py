@@ -264,7 +264,7 @@ def _split(node: g.Node, values: Mapping[g.Node, g.Node | Complex]) -> g.Node | 
     is_complex = dtypes.is_complex(node.dtype)
     if not is_complex and not any(isinstance(s, Complex) for s in src):
         plain = cast("tuple[g.Node, ...]", tuple(src))
-        return _rebuilt(node, plain)
+        return ir.rebuild(node, plain)
     rule = _STRUCTURAL.get(node.op.name)
     if rule is not None:
         return rule(node, src)
@@ -273,11 +273,6 @@ def _split(node: g.Node, values: Mapping[g.Node, g.Node | Complex]) -> g.Node | 
         raise GraphError(f"{node!r} has no meaning on complex numbers", node.origin)
     result = function(*src)
     return result if isinstance(result, Complex) else result.node
-
-
-def _rebuilt(node: g.Node, src: tuple[g.Node, ...]) -> g.Node:
-    """The node over new sources; the aval stays, as a kernel operation's does."""
-    return node if src == node.src else g.make_node(node.op, node.aval, src, node.arg)
 
 
 def _split_const(node: g.Node, src: list[Any]) -> Complex:
@@ -426,7 +421,7 @@ def _widen(node: g.Node, src: tuple[g.Node, ...]) -> g.Node:
     if node.op is ir.param_p or node.op is ir.range_p:
         return node
     if node.op is ir.load_p:
-        new = _rebuilt(node, src)
+        new = ir.rebuild(node, src)
         return _wide(new) if dtypes.is_half(dtype) else new
     if node.op is const_p:
         return _wide(node) if dtypes.is_half(dtype) else node
@@ -446,7 +441,7 @@ def _widen(node: g.Node, src: tuple[g.Node, ...]) -> g.Node:
         return g.make_node(node.op, node.aval.with_dtype(dtypes.float32), src, node.arg)
     if dtype == dtypes.bool_:
         src = tuple(map(_round_as_before, src, node.src))
-    return g.make_node(node.op, node.aval, src, node.arg)
+    return ir.rebuild(node, src)
 
 
 def _round_as_before(x: g.Node, before: g.Node) -> g.Node:

@@ -180,7 +180,7 @@ def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
         src = src[:2]
     varies = node.dtype is ir.INDEX and not all(s.op is const_p for s in src)
     if varies or node.op in (ir.load_p, ir.reduce_p):
-        return make_node(node.op, node.aval, src, node.arg)
+        return ir.rebuild(node, src)
     return scalar(node, src)
 
 
