@@ -12,7 +12,7 @@ A sum has its terms one after the other, and is the same for any number of lanes
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from ftrace.backends.llvm.emit import module as emit
 from ftrace.backends.llvm.emit.emit_memory import Values
@@ -105,7 +105,11 @@ def lanes_for(recurrence: rl.Recurrence, varying: set[Register], target: Target)
 class Registers(Values):
     """Emits assignments, of which some are to registers.
 
+    Args:
+      varying: the registers that differ from lane to lane.
+
     Attributes:
+      width: how many lanes are computed at once; 0 where there are none.
       held: what is in each register now.
       types: of what is in them.
     """
@@ -113,16 +117,41 @@ class Registers(Values):
     def __init__(
         self,
         recurrence: rl.Recurrence,
-        writer: llvm.Writer,
-        facts: Facts,
         target: Target,
         nontemporal: frozenset[int],
+        writer: llvm.Writer,
+        varying: set[Register],
+        width: int,
     ) -> None:
+        axes, free = recurrence.axes, of_lanes(recurrence, varying)
+        aligned = not width or axis_of(axes[0]).size % width == 0
+        facts = Facts([*recurrence.nodes, *axes], free, aligned)
         held = in_registers(recurrence, facts, target)
         super().__init__(writer, facts, target, recurrence.buffers, nontemporal, held)
-        self.recurrence = recurrence
+        self.recurrence, self.width = recurrence, width
         self.held: dict[Register, str] = {}
         self.types: dict[Register, llvm.Type] = {}
+        for statement in rl.assigns(recurrence.block):
+            for store in statement.stores:
+                register = target_of(store)
+                if register is not None:
+                    lanes = width if register in varying else 0
+                    self.types[register] = llvm.Type.of(store.value.dtype, lanes)
+
+    def elements(self, place: str, count: int) -> AbstractContextManager[None]:
+        """Inside, so many elements are open, from a place on."""
+        (axis,), lanes, level = self.recurrence.axes, self.width, self.writer.level
+        existing = count if count < lanes else 0
+        masks = (llvm.first_lanes(lanes, count) if existing else None,)
+        opened = Opened(axis, place, level, lanes=lanes, masks=masks, existing=existing)
+        return self.within(opened)
+
+    def first_of(self, group: str, width: int, size: int) -> str:
+        """Where a group of elements begins: earlier where the others leave fewer."""
+        first = self.access.sum_terms([(width, group)])
+        if size % width:
+            first = llvm.lowest(self.writer, first, size - width)
+        return first
 
     def load(self, node: Node, at: At) -> str:
         register = register_of(node)
@@ -176,18 +205,8 @@ class RegisterLoop(Registers):
     ) -> None:
         varying = varying_registers(recurrence)
         width = lanes_for(recurrence, varying, target)
-        axes = recurrence.axes
-        aligned = not width or axis_of(axes[0]).size % width == 0
-        free = of_lanes(recurrence, varying)
-        facts = Facts([*recurrence.nodes, *axes], free, aligned)
-        super().__init__(recurrence, llvm.Writer(), facts, target, nontemporal)
-        self.width = width
-        for statement in rl.assigns(recurrence.block):
-            for store in statement.stores:
-                register = target_of(store)
-                if register is not None:
-                    lanes = width if register in varying else 0
-                    self.types[register] = llvm.Type.of(store.value.dtype, lanes)
+        writer = llvm.Writer()
+        super().__init__(recurrence, target, nontemporal, writer, varying, width)
         self.types[LEFT], self.held[LEFT] = llvm.index_type(0, False), str(emit.LONG)
 
     # Statements.
@@ -249,16 +268,13 @@ class RegisterLoop(Registers):
 
     def units(self) -> int:
         """Each unit is a vector of lanes. Returns how many there are."""
-        recurrence, writer, lanes = self.recurrence, self.writer, self.width
+        recurrence, lanes = self.recurrence, self.width
         if not lanes:
             self.block(recurrence.block)
             return 1
-        (axis,) = recurrence.axes
-        size = axis_of(axis).size
-        with writer.units() as unit:
-            first = self.access.sum_terms([(lanes, unit)])
-            if size % lanes:
-                first = llvm.lowest(writer, first, size - lanes)
-            with self.within(Opened(axis, first, writer.level, lanes=lanes)):
+        size = axis_of(recurrence.axes[0]).size
+        with self.writer.units() as unit:
+            first = self.first_of(unit, lanes, size)
+            with self.elements(first, lanes):
                 self.block(recurrence.block)
         return -(-size // lanes)

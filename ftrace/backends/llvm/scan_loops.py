@@ -23,14 +23,12 @@ computed twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 
 from ftrace.backends.llvm import register_loops as loops
 from ftrace.backends.llvm.emit import module as emit
 from ftrace.backends.llvm.emit.addressing import Scaled, memory_type
-from ftrace.backends.llvm.emit.emit_values import At, Opened
+from ftrace.backends.llvm.emit.emit_values import At
 from ftrace.backends.llvm.ir import writer as llvm
-from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.register_loops.register_loop import Recurrence, Scan, assigns
 from ftrace.trace.graph import Node
@@ -60,7 +58,6 @@ class ScanLoop(loops.Registers):
 
     Attributes:
       reversed: lanes are combined in the opposite order of memory.
-      width: lanes of a vector.
       right, left: the registers of both operands.
       kinds: their types.
     """
@@ -68,31 +65,14 @@ class ScanLoop(loops.Registers):
     def __init__(
         self, kernel: Recurrence, target: Target, nontemporal: frozenset[int]
     ) -> None:
-        self.scan, self.width = scan_of(kernel), _width_of(kernel, target)
+        self.scan = scan_of(kernel)
         self.parts = [part.stores for part in assigns(kernel.block)]
-        (self.place,) = kernel.axes
         self.right, self.left = ([*loops.registers_set([a])] for a in kernel.block[:2])
-        facts = Facts(
-            [*kernel.nodes, self.place],
-            loops.of_lanes(kernel, {*self.right, *self.left}),
-        )
         writer = emit.writer_for(kernel.operations // max(self.scan.outer, 1))
-        super().__init__(kernel, writer, facts, target, nontemporal)
-        values = [s.value.dtype for s in self.parts[1]]
-        self.kinds = [llvm.Type.of(dtype, self.width) for dtype in values]
-        for operand in (self.right, self.left):
-            self.types.update(zip(operand, self.kinds, strict=True))
-        self.reversed, self.count = False, self.width
-
-    def elements(self, place: str, count: int) -> AbstractContextManager[None]:
-        """Inside, so many elements are open, from a place on."""
-        self.count, some, level = count, count < self.width, self.writer.level
-        masks = (llvm.first_lanes(self.width, count) if some else None,)
-        existing = count if some else 0
-        opened = Opened(
-            self.place, place, level, lanes=self.width, masks=masks, existing=existing
-        )
-        return self.within(opened)
+        varying, width = {*self.right, *self.left}, _width_of(kernel, target)
+        super().__init__(kernel, target, nontemporal, writer, varying, width)
+        self.kinds = [self.types[register] for register in self.left]
+        self.reversed = False
 
     def load(self, node: Node, at: At) -> str:
         found = super().load(node, at)
@@ -100,9 +80,9 @@ class ScanLoop(loops.Registers):
 
     def _reverse(self, node: Node, text: str) -> str:
         """Between the order of memory and that in which elements are combined."""
-        if not self.reversed:
+        if not self.reversed or self.vector is None:
             return text
-        count, lanes = self.count, range(self.width)
+        count, lanes = self.vector.existing or self.width, range(self.width)
         places = [count - 1 - lane if lane < count else lane for lane in lanes]
         return self.ops.shuffle(
             llvm.Type.of(node.dtype, self.width), text, "poison", places
@@ -422,9 +402,7 @@ class Columns(ScanLoop):
             if states:
                 return
             with writer.loop(llvm.literal(0), llvm.literal(vectors)) as i:
-                at = access.sum_terms([(lanes, i)])
-                if width % lanes:
-                    at = llvm.lowest(writer, at, width - lanes)
+                at = self.first_of(i, lanes, width)
                 pointers = [
                     writer.pure(f"getelementptr {memory_type(t)}, ptr {p}, i64 {i}", i)
                     for t, p in zip(self.kinds, held, strict=True)
