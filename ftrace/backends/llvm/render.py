@@ -1,7 +1,6 @@
 """A kernel as LLVM IR for a processor: legal operations, then the writer for its kind.
 
-    kernel -> build_loops() -> Schedule -> ScheduleEmitter -> text    products, squares
-                            -> Tiling   -> Nest            -> text    any other
+    kernel -> build_loops() -> Schedule -> ScheduleEmitter -> text
 
 The rows of `STRATEGIES` are the ways to render such a kernel, and give its code. Those
 of `PRODUCTS`, from `contraction/strategies.py` and `convolution/`, give schedules only,
@@ -30,7 +29,6 @@ from ftrace.backends.llvm.convolution.split_strides import phases
 from ftrace.backends.llvm.emit import module as emit
 from ftrace.backends.llvm.emit.called_functions import called_in
 from ftrace.backends.llvm.emit.emit_memory import Values
-from ftrace.backends.llvm.emit.loop_nest import Nest
 from ftrace.backends.llvm.emit.schedule_emitter import ScheduleEmitter
 from ftrace.backends.llvm.emit.staged_kernel import StagedKernel
 from ftrace.backends.llvm.ir.writer import Writer
@@ -43,12 +41,16 @@ from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.scan_loops import find_nontemporal, scan_loop_of
 from ftrace.backends.llvm.schedule import known_positions
 from ftrace.backends.llvm.schedule.cache_row_values import keep_values
-from ftrace.backends.llvm.schedule.choose_tiling import find_tilings, least_cost
+from ftrace.backends.llvm.schedule.choose_tiling import (
+    brief_reduces,
+    find_loops,
+    least_cost,
+)
 from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
-from ftrace.backends.llvm.schedule.prefetch import prefetches
-from ftrace.backends.llvm.schedule.schedule_tree import Schedule, StoreResults
-from ftrace.backends.llvm.schedule.tiling_ir import Tiling, in_registers, size_of
+from ftrace.backends.llvm.schedule.schedule_tree import Loops, Schedule, StoreResults
+from ftrace.backends.llvm.schedule.tiling_ir import in_registers, size_of
 from ftrace.backends.llvm.schedule.transposed_access import find_transposed
+from ftrace.backends.llvm.schedule.vector_cost import VectorCosts
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.fork_safe import cached_property
@@ -72,9 +74,17 @@ _SHORTER = 100
 class Case:
     """A kernel that code is wanted for, and what several strategies ask of it."""
 
-    def __init__(self, kernel: Kernel, target: Target) -> None:
+    def __init__(
+        self, kernel: Kernel, target: Target, block: Sequence[Statement] = (),
+        facts: Facts | None = None,
+    ) -> None:  # fmt: skip
         self.kernel, self.target = kernel, target
-        self.block, self.facts = build_loops(kernel), facts_of(kernel)
+        self.block, self.facts = block or build_loops(kernel), facts or facts_of(kernel)
+
+    @cached_property
+    def costs(self) -> VectorCosts:
+        """Of its loops in vectors."""
+        return VectorCosts(self.kernel, self.facts, self.target)
 
     @cached_property
     def operations(self) -> Any:
@@ -142,7 +152,7 @@ class Part:
       units, dims: when it has been written: units, and sizes that calls tell.
     """
 
-    schedule: Schedule | Tiling
+    schedule: Schedule
     known: tuple[Facts, Target, Sequence[BufferSpec]]
     emit: Callable[[Values], Any]
     operations: Any
@@ -166,21 +176,29 @@ class Part:
         return writer
 
 
-def _emit_staged(case: Case, schedule: Schedule, operations: Any, **known: Any) -> Part:
-    """A kernel in parts that share a block in the cache."""
-    facts, target = case.facts, case.target
+def _part(
+    case: Case, schedule: Schedule, operations: Any, private: int = 0, **known: Any
+) -> Part:
+    """The code of a schedule.
+
+    Args:
+      private: how many buffers, the last ones, are values of rows.
+    """
+    facts, target, buffers = case.facts, case.target, case.kernel.buffers
 
     def emit(values: Values) -> Any:
+        for number in range(len(buffers) - private, len(buffers)):
+            _add_row_memory(values, number, buffers[number], schedule)
         staged = StagedKernel(schedule.kernel, target, facts, values)
         return ScheduleEmitter(schedule, staged).emit()
 
     found = replace(schedule, registers=in_registers(case.kernel, facts, target))
-    return Part(found, (facts, target, case.kernel.buffers), emit, operations, **known)
+    return Part(found, (facts, target, buffers), emit, operations, **known)
 
 
 def _product(case: Case, schedule: Schedule, nontemporal: frozenset[int]) -> Part:
     """A sum of products."""
-    return _emit_staged(
+    return _part(
         case, schedule, case.operations, nontemporal=nontemporal,
         dense=_DENSE // 2, worth=WORTH_A_THREAD * _DENSE // 2,
     )  # fmt: skip
@@ -192,21 +210,20 @@ def _cache_rows(case: Case) -> Case | None:
     if found is None:
         return None
     kept = Case(found, case.target)
-    cost = least_cost(found, kept.block, kept.facts, case.target, along_rows=True)
-    if cost > least_cost(case.kernel, case.block, case.facts, case.target):
-        return None
-    return kept
+    cost = least_cost(kept.block, kept.costs, along_rows=True)
+    return None if cost > least_cost(case.block, case.costs) else kept
 
 
 def _add_row_memory(
-    values: Values, number: int, spec: BufferSpec, tiling: Tiling
+    values: Values, number: int, spec: BufferSpec, schedule: Schedule
 ) -> None:
     """Memory on the stack for values of a row.
 
     The vector at its end is whole there, but where shorter ones store: a processor
     would wait until all of them are in the cache.
     """
-    steps = [s for s in tiling.steps.values() if s.lanes]
+    loops = [s for s in schedule.unit if isinstance(s, Loops)]
+    steps = [s for loop in loops for s in loop.tiling.steps.values() if s.lanes]
     whole = len({s.lanes for s in steps}) == 1
     width = max(s.width for s in steps) if whole else 1
     room = -(-spec.size // width) * width * spec.dtype.itemsize
@@ -218,34 +235,22 @@ def _add_row_memory(
 
 def _nest(case: Case, nontemporal: frozenset[int]) -> Iterator[Part]:
     """One nest of loops."""
-    kernel, block, facts, target = case.kernel, case.block, case.facts, case.target
+    target, given = case.target, len(case.kernel.buffers)
     cut = kept = None
     if target.decides("split_index_sets"):
-        cut = known_positions.segments(kernel, facts, target)
+        cut = known_positions.segments(case.kernel, case.facts, target)
     if cut is not None:
-        kernel, block, facts = cut.kernel, cut.block, cut.facts
+        case = Case(cut.kernel, target, cut.block, cut.facts)
     elif target.decides("cache_rows"):
-        kept = _cache_rows(case)
-    if kept is not None:
-        kernel, block, facts = kept.kernel, kept.block, kept.facts
-    own = () if cut is None else cut.axes
-    private = len(case.kernel.buffers)
-
-    def code(tiling: Tiling) -> Part:
-        def emit(values: Values) -> Any:
-            for number in range(private, len(kernel.buffers)):
-                _add_row_memory(values, number, kernel.buffers[number], tiling)
-            return Nest(values, tiling).function(block)
-
-        worth = max(WORTH_A_THREAD, 8 * tiling.setup_operations)
-        worth *= _DENSE if tiling.in_tiles else 1
-        known = facts, target, kernel.buffers
-        return Part(tiling, known, emit, tiling.operations, nontemporal, worth=worth)
-
-    held = in_registers(kernel, facts, target)
-    for tiling in find_tilings(kernel, block, facts, target, own, kept is not None):
-        asked = prefetches(kernel, facts, tiling, target)
-        yield code(replace(tiling, prefetch=asked, registers=held))
+        case = (kept := _cache_rows(case)) or case
+    block, costs = case.block, case.costs
+    operations = int(costs.operations(block))
+    setup = int(costs.operations(brief_reduces(block, costs)))
+    private = len(case.kernel.buffers) - given
+    for found in find_loops(block, costs, cut.axes if cut else (), kept is not None):
+        worth = max(WORTH_A_THREAD, 8 * setup) * (_DENSE if found.in_tiles else 1)
+        known = {"nontemporal": nontemporal, "worth": worth}
+        yield _part(case, found, operations, private, **known)
 
 
 def _phases(case: Case) -> Iterator[Sequence[Part]]:
@@ -287,7 +292,7 @@ def _squares(case: Case) -> Iterator[Sequence[Part]]:
     scattered = any(isinstance(s, StoreResults) and s.squares for s in found.unit)
     operations = len(kernel.nodes) * prod(kernel.shape)
     nontemporal = emit.nontemporal_buffers(kernel, target, scattered)
-    yield [_emit_staged(case, found, operations, nontemporal=nontemporal)]
+    yield [_part(case, found, operations, nontemporal=nontemporal)]
 
 
 def _unroll_short_axes(case: Case) -> Iterator[Sequence[Part]]:

@@ -83,7 +83,7 @@ class Block:
         last = self.staged.scale(self.number, each, each)
         number = self.staged.values.number(total)
         last = lowest(self.staged.writer, last, number)
-        return {split: Span(first, last, each == 1)}
+        return {split: Span(first, last, each)}
 
     def terms(self, part: Term) -> list[Node]:
         """The position in the block, as the terms of a place in memory."""

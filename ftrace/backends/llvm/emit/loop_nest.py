@@ -1,4 +1,4 @@
-"""The loops of a kernel, as the tiling says: over axes, in them reduces and stores.
+"""Nests of loops, as a tiling says: over axes, in them reduces and stores.
 
 Reduces of columns run row by row where the tiling says so:
 
@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -52,12 +51,12 @@ class Span:
     """A part of a range: its tiles `first` … `last` - 1, in the order of `cut`.
 
     Attributes:
-      single: it is one tile.
+      most: it is so many tiles at most; 0 is unknown.
     """
 
     first: str
     last: str
-    single: bool = False
+    most: int = 0
 
 
 class Nest:
@@ -155,7 +154,7 @@ class Nest:
             self.block(loop.body)
             self._prefetch(loop, loop.axis)
 
-        if loop is self.tiling.columns:
+        if loop.axis is self.tiling.columns:
             self.by_rows(loop, span)
         else:
             self.each_tile(loop.axis, span, body)
@@ -179,7 +178,7 @@ class Nest:
         span: Span, body: Callable[[], None],
     ) -> None:  # fmt: skip
         writer = self.writer
-        if span.single and len(parts) == 1:
+        if span.most == 1 and len(parts) == 1:
             one = replace(parts[0], count=1)
             start = self._scale(span.first, one.width, one.start)
             self.tiles(axis, steps, one, start, start, False, body)
@@ -216,63 +215,6 @@ class Nest:
         loop = writer.loop(start, stop, tiles.step, guarded)
         with loop as index, self.opened(axis, index, steps, tiles):
             body()
-
-    # Parallel loops.
-
-    def function(self, block: Sequence[Statement]) -> int:
-        """The units begin … end - 1 of a kernel; returns their number."""
-        if self.tiling.parallel:
-            return self._parallel()
-        if self.tiling.strips is not None:
-            return self._strips(self.tiling.strips, block)
-        self.block(block)
-        return 1
-
-    def _parallel(self) -> int:
-        """Units of the parallel loops."""
-        self.block(self.tiling.setup)
-        loops, writer = self.tiling.parallel, self.writer
-        last = loops[-1]
-        steps = self.tiling.of(last.axis)
-        parts = tiling.cut(axis_of(last.axis).size, steps)
-        total = sum(part.count for part in parts)
-        chunks = -(-total // self.tiling.chunk)
-        outer = loops[:-1]
-        tiles = [
-            tiling.equal_tiles(loop.axis, self.tiling.of(loop.axis)) for loop in outer
-        ]
-        sizes = [axis_of(loop.axis).size for loop in outer]
-        sizes = [n if t is None else t.count for t, n in zip(tiles, sizes, strict=True)]
-        sizes.append(chunks)
-        with writer.units() as unit, ExitStack() as around:
-            texts = [self.values.number(n) if is_dynamic(n) else n for n in sizes]
-            *places, chunk = llvm.digits(writer, unit, texts)
-            for loop, place, part in zip(outer, places, tiles, strict=True):
-                axis, one = loop.axis, Opened(loop.axis, place, writer.level)
-                if part is not None and part.unroll > 1:
-                    base = self._scale(place, part.width, 0)
-                    tile = self.opened(axis, base, self.tiling.of(axis), part)
-                    around.enter_context(tile)
-                else:
-                    around.enter_context(self.values.within(one))
-            self.over(last, None if same_size(chunks, 1) else self._chunk(chunk, total))
-        return prod(sizes)
-
-    def _chunk(self, chunk: str, total: Any) -> Span:
-        """The tiles of a chunk of an axis."""
-        size = self.tiling.chunk
-        end = self._scale(chunk, size, size)
-        end = llvm.lowest(self.writer, end, self.values.number(total))
-        return Span(self._scale(chunk, size, 0), end)
-
-    def _strips(self, loop: Loop, block: Sequence[Statement]) -> int:
-        """Units of all of a block, over a strip of one loop in it."""
-        parts = tiling.cut(axis_of(loop.axis).size, self.tiling.of(loop.axis))
-        total = sum(part.count for part in parts)
-        with self.writer.units() as unit:
-            self.spans = {loop.axis: self._chunk(unit, total)}
-            self.block(block)
-        return -(-total // self.tiling.chunk)
 
     # Reduces.
 
@@ -473,7 +415,7 @@ class Nest:
         parts = tiling.cut(axis_of(loop.axis).size, steps)
         tiles = sum(part.count for part in parts)
         if span is not None:
-            tiles = min(tiles, self.tiling.chunk)
+            tiles = min(tiles, span.most or tiles)
         size = node.dtype.itemsize
         self._count += 1
         kind = f"[{tiles * steps.width * size} x i8]"

@@ -29,7 +29,6 @@ from ftrace.backends.llvm.ir.symbols import POLL
 from ftrace.backends.llvm.ir.writer import ARGUMENTS, Constant, OpenLoop, Writer
 from ftrace.backends.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
-from ftrace.backends.llvm.schedule.tiling_ir import Tiling
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import Kernel, axis_of, bytes_of, load_p
@@ -106,7 +105,7 @@ class Rendered:
     parallel: int
     grain: int
     dims: tuple[Any, ...] = ()
-    schedules: tuple[Schedule | Tiling, ...] = ()
+    schedules: tuple[Schedule, ...] = ()
 
     @property
     def text(self) -> str:

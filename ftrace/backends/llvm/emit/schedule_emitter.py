@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from ftrace.backends.llvm.emit import blocked_ranges
-from ftrace.backends.llvm.emit.loop_nest import Span
+from ftrace.backends.llvm.emit.loop_nest import Nest, Span
 from ftrace.backends.llvm.emit.staged_kernel import Scratch, StagedKernel
 from ftrace.backends.llvm.ir.writer import Type, literal
 from ftrace.backends.llvm.schedule import index_facts, layout, schedule_tree as tree
@@ -58,6 +58,7 @@ class ScheduleEmitter:
 
     def emit(self) -> int:
         """Emits the function; returns how many units it has."""
+        self.run(self.schedule.setup)
         with self.staged.units(self.schedule.unit_axes) as unit, ExitStack() as opened:
             self.numbers = {s: self._number(s, unit.number) for s in self.made}
             for of, number in unit.blocks.items():
@@ -89,7 +90,8 @@ class ScheduleEmitter:
             found = blocked_ranges.VectorBlock(self.blocks[of.rows], of)
         else:
             found = blocked_ranges.Block(staged, of, number)
-        found.open(opened)
+        if self.schedule.names_places:
+            found.open(opened)
         self.blocks[of] = found
 
     def for_each(self, s: tree.ForEach) -> None:
@@ -333,6 +335,13 @@ class ScheduleEmitter:
             terms.append(mul(place, const(image.steps[r], INDEX)))
         return terms
 
+    # Loops of the kernel.
+
+    def loops(self, s: tree.Loops) -> None:
+        several = [block for block in self.blocks.values() if block.cut.several]
+        spans = [pair for b in several for pair in b.spans(s.tiling.steps).items()]
+        Nest(self.staged.values, s.tiling, dict(spans)).block(s.body)
+
     # What becomes of the sums.
 
     def store(self, s: tree.StoreResults) -> None:
@@ -367,4 +376,5 @@ _EMIT: dict[type[tree.Statement], Callable[[ScheduleEmitter, Any], None]] = {
     tree.Fill: ScheduleEmitter.fill,
     tree.Accumulate: ScheduleEmitter.accumulate,
     tree.StoreResults: ScheduleEmitter.store,
+    tree.Loops: ScheduleEmitter.loops,
 }

@@ -8,7 +8,7 @@ the panels among its buffers; ranges of the blocks around it are open already.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import field
 from math import prod
 from typing import Any
@@ -28,7 +28,7 @@ from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.loop_tree import build_loops
 from ftrace.trace.graph import Node
-from ftrace.trace.symbolic import is_dynamic
+from ftrace.trace.symbolic import is_dynamic, same_size
 
 #: Scratch beyond this is not on the stack: a thread may have a small one.
 _STACK = 160 << 10
@@ -178,7 +178,9 @@ class StagedKernel:
         sizes = [
             ir.axis_of(p).size if isinstance(p, Node) else p.blocks for p in places
         ]
-        with writer.units() as unit, ExitStack() as opened:
+        one = same_size(prod(sizes), 1)
+        frame = nullcontext(literal(0)) if one else writer.units()
+        with frame as unit, ExitStack() as opened:
             texts = [number(size) if is_dynamic(size) else size for size in sizes]
             found = list(zip(places, digits(writer, unit, texts), strict=True))
             for p, text in found:

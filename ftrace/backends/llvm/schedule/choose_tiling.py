@@ -12,8 +12,10 @@ from dataclasses import replace
 from math import prod
 
 from ftrace.backends.llvm.schedule import tiling_ir as tiling, vector_cost
-from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
-from ftrace.backends.llvm.target import Target
+from ftrace.backends.llvm.schedule.index_facts import index_of
+from ftrace.backends.llvm.schedule.layout import Cut
+from ftrace.backends.llvm.schedule.prefetch import prefetches
+from ftrace.backends.llvm.schedule.schedule_tree import Loops, Schedule
 from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.loop_tree import (
     Let,
@@ -23,7 +25,7 @@ from ftrace.lower.kernel.loop_tree import (
     statements_in,
 )
 from ftrace.trace.graph import Node
-from ftrace.trace.symbolic import sample
+from ftrace.trace.symbolic import is_dynamic, sample
 
 #: Operations worth a unit of the parallel domain, and units beyond which more are idle.
 #: With 4000 eleven rows have other units, with 64,000 16; with 64 or 1024 units most of
@@ -70,27 +72,26 @@ _LONG_ROW_BYTES = 16 << 10
 _REPEATED = 16
 
 
-def find_tilings(
-    kernel: ir.Kernel,
-    block: list[Statement],
-    facts: Facts,
-    target: Target,
+def find_loops(
+    block: Sequence[Statement],
+    costs: vector_cost.VectorCosts,
     segments: Sequence[Node] = (),
     along_rows: bool = False,
-) -> Iterator[tiling.Tiling]:
-    """The tilings of a kernel: first the one of least cost, then others like it.
+) -> Iterator[Schedule]:
+    """Schedules of the loops of a kernel: first the one of least cost, then others.
 
     Args:
+      block: the loops, in order.
+      costs: of vectors, for the kernel.
       segments: axes that stand side by side, as pieces of one.
       along_rows: rows keep values: lanes must not be rows.
     """
-    costs = vector_cost.VectorCosts(kernel, facts, target)
     ranked = _rank_vectors(block, costs, segments, along_rows)
     candidates = [vectors for _, vectors in ranked]
     best = Chooser(block, costs)
-    yield (found := best.choose(candidates[0]))
+    yield best.choose(candidates[0])
     for chunk in (1, 4, 16, 64, 256):
-        yield replace(found, chunk=chunk)
+        yield best.in_units(chunk)
     terms = (prod(map(tiling.size_of, n.src[1:])) for n in best.reduces())
     if max(terms, default=0) > 2 * tiling.BLOCK:
         return  # the tile decides the order in which they are added
@@ -100,19 +101,16 @@ def find_tilings(
 
 
 def least_cost(
-    kernel: ir.Kernel,
-    block: list[Statement],
-    facts: Facts,
-    target: Target,
+    block: Sequence[Statement],
+    costs: vector_cost.VectorCosts,
     along_rows: bool = False,
 ) -> float:
     """What a kernel costs in the vectors that are cheapest."""
-    costs = vector_cost.VectorCosts(kernel, facts, target)
     return _rank_vectors(block, costs, (), along_rows)[0][0]
 
 
 def _rank_vectors(
-    block: list[Statement],
+    block: Sequence[Statement],
     costs: vector_cost.VectorCosts,
     segments: Sequence[Node],
     along_rows: bool,
@@ -149,20 +147,26 @@ class Chooser:
     Attributes:
       steps: how each range runs.
       columns: the loop whose reduces run row by row.
+      shared: the loops, outermost first, that threads share.
+      setup: reduces that come before them, in every thread.
     """
 
-    def __init__(self, block: list[Statement], costs: vector_cost.VectorCosts) -> None:
+    def __init__(
+        self, block: Sequence[Statement], costs: vector_cost.VectorCosts
+    ) -> None:
         self.kernel, self.facts, self.target = costs.kernel, costs.facts, costs.target
         self.top, self.costs = block, costs
         self.steps: dict[Node, tiling.RangeTiling] = {}
         self.columns: Loop | None = None
+        self.shared: Sequence[Loop] = ()
+        self.setup: Sequence[ReduceLoop] = ()
 
-    def choose(self, vectors: vector_cost.Vectors) -> tiling.Tiling:
+    def choose(self, vectors: vector_cost.Vectors) -> Schedule:
         self.steps.update({a: tiling.RangeTiling(n) for a, n in vectors.items()})
         self._unroll(self.top, vectors, None)
-        return self._share()
+        return self.in_units(self._share())
 
-    def variants(self, chosen: vector_cost.Vectors) -> Iterator[tiling.Tiling]:
+    def variants(self, chosen: vector_cost.Vectors) -> Iterator[Schedule]:
         """What has been chosen with one decision about an axis taken otherwise."""
         found, columns = dict(self.steps), self.columns
         for axis in self.kernel.axes:
@@ -173,10 +177,10 @@ class Chooser:
             for unroll in (1, 2, 3, 4, 6, 8):
                 if unroll != steps.unroll and unroll <= most:
                     self.steps = {**found, axis: replace(steps, unroll=unroll)}
-                    yield self._share()
+                    yield self.in_units(self._share())
             if axis in chosen and steps.lanes >= 4:
                 self.steps = {**found, axis: replace(steps, lanes=steps.lanes // 2)}
-                yield self._share()
+                yield self.in_units(self._share())
 
     # Unrolling.
 
@@ -219,6 +223,8 @@ class Chooser:
         stores = [s for s in loop.body if isinstance(s, ir.Store)]
         strides = [self.facts.stride(s.index, *vector) for s in stores]
         masked = masked and all(stride in (0, 1, -1) for stride in strides)
+        if masked and is_dynamic(ir.axis_of(loop.axis).size):
+            unroll = whole = 1
         interleave = 1
         if unroll == 1:
             lanes = vector[1]
@@ -369,16 +375,33 @@ class Chooser:
         found = tiling.equal_tiles(axis, self._of(axis))
         return tiling.size_of(axis) if found is None else sample(found.count)
 
-    def _share(self) -> tiling.Tiling:
-        """Which loops the threads share, and how much of them makes a unit."""
+    def in_units(self, chunk: int) -> Schedule:
+        """The schedule whose units have so many tiles of the last shared loop."""
+        how = tiling.Tiling(dict(self.steps), self.columns and self.columns.axis)
+        places, setup = list[Node | Cut](), list[ReduceLoop]()
+        if self.shared:
+            *outer, last = self.shared
+            width = self._of(last.axis).width
+            places = [*map(self._place, outer), Cut((), last.axis, chunk * width, ())]
+            setup, known = [*self.setup], (self.kernel, self.facts, how)
+            how = replace(how, prefetch=prefetches(*known, last, chunk, self.target))
+        before = (Loops(tuple(setup), how),) if setup else ()
+        unit = Loops(tuple([s for s in self.top if s not in setup]), how)
+        return Schedule(self.kernel, 0, tuple(places), (unit,), setup=before)
+
+    def _place(self, loop: Loop) -> Node | Cut:
+        """What of an axis that runs around others is a unit: a tile, or one value."""
+        tiles = tiling.equal_tiles(loop.axis, self._of(loop.axis))
+        if tiles is None or tiles.unroll == 1:
+            return loop.axis
+        return Cut((), loop.axis, tiles.unroll, ())
+
+    def _share(self) -> int:
+        """Decides which loops the threads share, and how many tiles make a unit."""
         operations = int(self.costs.operations(self.top))
-        # Reduces that depend on no axis, and are brief, every thread may repeat.
-        setup = [s for s in self.top if isinstance(s, ReduceLoop)]
-        cost = int(self.costs.operations(setup))
-        if _REPEATED * cost > operations:
-            setup, cost = [], 0
-        parallel, outer = self._parallel([s for s in self.top if s not in setup])
-        loop, chunk, strips = self.columns, 1, None
+        self.setup = brief_reduces(self.top, self.costs)
+        parallel, outer = self._parallel([s for s in self.top if s not in self.setup])
+        loop, chunk, self.shared = self.columns, 1, parallel
         if loop is not None and loop not in parallel[-1:]:
             self.columns = None
             self._unroll_tile(loop, (loop.axis, self._of(loop.axis).lanes))
@@ -398,10 +421,8 @@ class Chooser:
             if strips is not None:
                 tiles = self._tiles(strips)
                 chunk = -(-tiles // min(tiles, 2 * self.target.cores))
-        return tiling.Tiling(
-            self.steps, tuple(parallel), chunk, strips, operations, tuple(setup), cost,
-            self.columns,
-        )  # fmt: skip
+                self.shared = (strips,)
+        return chunk
 
     def _tiles(self, loop: Loop) -> int:
         size = tiling.size_of(loop.axis)
@@ -456,6 +477,15 @@ def _wastes_vectors(vectors: int, unroll: int, masked: bool) -> bool:
     return vectors < unroll or (
         masked and vectors * 9 < -(-vectors // unroll) * unroll * 8
     )
+
+
+def brief_reduces(
+    block: Sequence[Statement], costs: vector_cost.VectorCosts
+) -> list[ReduceLoop]:
+    """Reduces that depend on no axis, if every thread may repeat them."""
+    found = [s for s in block if isinstance(s, ReduceLoop)]
+    brief = _REPEATED * int(costs.operations(found)) <= int(costs.operations(block))
+    return found if brief else []
 
 
 def has_reduce(block: Sequence[Statement]) -> bool:

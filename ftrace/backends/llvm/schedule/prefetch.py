@@ -46,14 +46,20 @@ class _Rows(NamedTuple):
 
 
 def prefetches(
-    kernel: Kernel, facts: Facts, tiling: Tiling, target: Target
-) -> dict[ReduceLoop | Loop, list[Prefetch]]:
-    """What each pass of a kernel asks for."""
-    if kernel.is_dynamic or not tiling.parallel or not target.decides("prefetch"):
+    kernel: Kernel, facts: Facts, tiling: Tiling, rows_loop: Loop, together: int,
+    target: Target,
+) -> dict[ReduceLoop | Loop, list[Prefetch]]:  # fmt: skip
+    """What each pass of a kernel asks for.
+
+    Args:
+      rows_loop: the last of the loops that threads share.
+      together: tiles of it in a unit.
+    """
+    if kernel.is_dynamic or not target.decides("prefetch"):
         return {}
     if (kernel.ordered and kernel.scatters) or bytes_of(kernel.buffers) <= target.l2:
         return {}
-    rows = _rows(tiling)
+    rows = _rows(tiling, rows_loop, together)
     if rows is None:
         return {}
     *_, before = rows.passes
@@ -67,9 +73,8 @@ def prefetches(
     return {loop: some for loop, some in found.items() if 0 < len(some) <= _STREAMS}
 
 
-def _rows(tiling: Tiling) -> _Rows | None:
+def _rows(tiling: Tiling, loop: Loop, together: int) -> _Rows | None:
     """The passes over each row of a kernel, in vectors along the row."""
-    loop, together = tiling.parallel[-1], tiling.chunk
     inside = [s for s in loop.body if not isinstance(s, Let)]
     if len(inside) == 1 and isinstance(inside[0], Loop):  # a block of rows is a unit
         loop = inside[0]

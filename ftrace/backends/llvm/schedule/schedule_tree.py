@@ -1,4 +1,4 @@
-"""How a kernel runs in blocks that fit in the caches: a tree of statements.
+"""How a kernel runs: a tree of statements.
 
     for units of i1 by 512, i0 by 16:               what threads share
         clear sums
@@ -8,10 +8,13 @@
             sums[i0][i1] += right · left            in tiles of registers
         out <- f(sums[i0][i1])
 
+    for units of i0 by 8:                           loops as the kernel has them
+        for each i1 by 4 vectors of 16
+
 A strategy makes such a tree of a kernel and a processor, or None. Printed it is that
 diagram; `emit/schedule_emitter.py` carries it out. How ranges are cut, and what stands
-in memory, says `layout.py`. Blocks have fixed sizes: results do not depend on how units
-are shared.
+in memory, says `layout.py`; how loops run in a block, `tiling_ir.py`. Blocks have fixed
+sizes: results do not depend on how units are shared.
 """
 
 from __future__ import annotations
@@ -23,13 +26,18 @@ from typing import Any
 from ftrace.backends.llvm.schedule import layout, tiling_ir as tiling
 from ftrace.backends.llvm.schedule.layout import Cut, Image, Memory, Panel
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
+from ftrace.lower.kernel import loop_tree
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.reduction import identity_of
 
 
+def _lines(body: Iterable[object]) -> str:
+    return "\n".join(filter(None, map(str, body)))
+
+
 def _with_body(head: str, body: Iterable[object]) -> str:
-    return "\n".join([f"{head}:", *(indent(str(s), "    ") for s in body)])
+    return _lines([f"{head}:", indent(_lines(body), "    ")])
 
 
 def _names(images: Sequence[Image]) -> str:
@@ -201,7 +209,18 @@ class StoreResults:
         return f"out <- f({', '.join(map(str, self.panels)) or '…'}){mark}"
 
 
-Statement = ForEach | Once | Clear | Fill | Accumulate | StoreResults
+@dataclass(frozen=True, eq=False)
+class Loops:
+    """Loops of the kernel with what is inside; of blocks that are open, their part."""
+
+    body: tuple[loop_tree.Statement, ...]
+    tiling: tiling.Tiling
+
+    def __str__(self) -> str:
+        return str(self.tiling)
+
+
+Statement = ForEach | Once | Clear | Fill | Accumulate | StoreResults | Loops
 
 
 class GroupView(NamedTuple):
@@ -222,6 +241,7 @@ class Schedule:
       unit: what each of them does.
       views: buffers beside those of the kernel.
       registers: what they hold beside tiles of sums.
+      setup: what each thread does before its units.
     """
 
     kernel: Kernel
@@ -230,6 +250,18 @@ class Schedule:
     unit: tuple[Statement, ...]
     views: tuple[GroupView, ...] = ()
     registers: tiling.InRegisters = tiling.InRegisters()
+    setup: tuple[Loops, ...] = ()
+
+    @property
+    def names_places(self) -> bool:
+        """Does a statement ask where in a range a block begins?"""
+        plain = Loops | StoreResults | ForEach
+        return not all(isinstance(s, plain) for s in self.statements())
+
+    @property
+    def in_tiles(self) -> bool:
+        """Do registers hold several rows of sums of its loops?"""
+        return any(isinstance(s, Loops) and s.tiling.in_tiles for s in self.unit)
 
     def statements(self) -> Iterator[Statement]:
         """All of them, each before those inside it."""
@@ -248,6 +280,8 @@ class Schedule:
             if isinstance(s, Accumulate):
                 long = not s.images and s.depth.length > 2 * tiling.BLOCK
                 found.append(f"{s if long else type(s).__name__} {s.depth}")
+            elif isinstance(s, Loops):
+                found += s.tiling.order_of_sums
         return tuple(found)
 
     def memory(self) -> list[Memory]:
@@ -261,8 +295,9 @@ class Schedule:
         return list({m.key: m for m in (*fills, *sums)}.values())
 
     def __str__(self) -> str:
-        head = f"for units of {layout.names_of(self.unit_axes, ', ')}"
-        return _with_body(head, [*self.registers.lines(), *self.unit])
+        names = layout.names_of(self.unit_axes, ", ")
+        body = [*self.registers.lines(), *self.unit]
+        return _with_body(f"for units of {names}", body) if names else _lines(body)
 
 
 def for_blocks(cut: Cut, *body: Statement) -> tuple[Statement, ...]:

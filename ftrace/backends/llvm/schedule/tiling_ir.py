@@ -2,8 +2,9 @@
 
 A range of 100 in vectors of 16 lanes, unrolled up to 4 times (`RangeTiling`), is cut in
 a tile of 4 vectors and one of 3, of whose last 4 lanes exist (`Tiles`). `Tiling` holds
-how every range of one kernel runs, and what else `emit/loop_nest.py` does; what
-registers hold beside sums says `InRegisters`.
+how every range of a nest of loops runs, and what else `emit/loop_nest.py` does; what
+registers hold beside sums says `InRegisters`. Which loops threads share is not in it:
+see `schedule_tree.py`.
 
 How much of a product the registers hold is a tile of rows times vectors of sums. Each
 sum waits for the one before it, so that a few have to be under way at once; each row
@@ -147,35 +148,21 @@ class InRegisters:
 
 @dataclass(frozen=True, eq=False)
 class Tiling:
-    """The decisions for one kernel.
+    """The decisions for one nest of loops.
 
     Attributes:
       steps: how each range runs; one by one where it is not named.
-      parallel: the loops, outermost first, whose iterations are the units.
-      chunk: tiles of the last parallel loop that make a unit.
-      strips: where no loop is parallel, one inside them all that is cut in strips:
-        a unit runs all the loops over a strip.
-      operations: of the whole kernel, element by element.
-      setup: reduces that come before the parallel loops, in every thread.
-      setup_operations: what they cost.
-      columns: a loop of vectors over columns whose reduces run row by row.
+      columns: an axis of vectors over columns whose reduces run row by row.
       prefetch: what loops ask for, for those that run later.
       prefetch_along: a range, and what is asked for with each vector while it is open.
       squares: values are evaluated in vectors along one axis, and stored in vectors
         along another, which is unrolled as often as there are lanes.
       next_square: loads that are asked for as the next square has them.
       one_by_one: loops of a sum inside one another are added up as one.
-      registers: what else they hold.
     """
 
     steps: Mapping[Node, RangeTiling]
-    parallel: Sequence[Loop] = ()
-    chunk: int = 1
-    strips: Loop | None = None
-    operations: int = 1
-    setup: Sequence[ReduceLoop] = ()
-    setup_operations: int = 0
-    columns: Loop | None = None
+    columns: Node | None = None
     prefetch: Mapping[Loop | ReduceLoop, Sequence[Prefetch]] = field(
         default_factory=dict[Loop | ReduceLoop, Sequence[Prefetch]]
     )
@@ -183,7 +170,6 @@ class Tiling:
     squares: bool = False
     next_square: Sequence[Node] = ()
     one_by_one: bool = False
-    registers: InRegisters = InRegisters()
 
     @property
     def in_tiles(self) -> bool:
@@ -197,26 +183,21 @@ class Tiling:
         """In which order terms are added: with the same one bits are the same."""
         pairs = self.steps.items()
         found = [f"{name_of_range(r)} {s}" for r, s in pairs if axis_of(r).reduced]
-        by_rows = self.columns and name_of_range(self.columns.axis)
+        by_rows = self.columns and name_of_range(self.columns)
         return tuple(found) if by_rows is None else (*found, by_rows)
 
     def of(self, node: Node) -> RangeTiling:
         return self.steps.get(node, ONE_BY_ONE)
 
     def __str__(self) -> str:
-        """As a schedule prints: what threads share, and how each range runs."""
-        shared = self.parallel or ([self.strips] if self.strips else [])
-        names = [name_of_range(loop.axis) for loop in shared]
-        if names:
-            names[-1] += f" by {self.chunk * self.of(shared[-1].axis).width}"
-        lines = [f"for units of {', '.join(names)}:"] if names else []
-        indent = "    " * len(lines)
+        """How each range runs, a line each."""
+        lines: list[str] = []
         asked = {range_of(loop): some for loop, some in self.prefetch.items()}
         for r, steps in self.steps.items():
             names = ", ".join(f"buffer{p.buffer}" for p in asked.get(r, ()))
             ahead = f", {names} ahead" if names else ""
-            lines.append(f"{indent}for each {name_of_range(r)} by {steps}{ahead}")
-        return "\n".join([*lines, *(indent + s for s in self.registers.lines())])
+            lines.append(f"for each {name_of_range(r)} by {steps}{ahead}")
+        return "\n".join(lines)
 
 
 def cut(size: int, steps: RangeTiling) -> list[Tiles]:

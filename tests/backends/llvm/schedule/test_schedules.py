@@ -24,8 +24,9 @@ from ftrace.backends.llvm.convolution.strategies import (
 from ftrace.backends.llvm.device import render_kernel
 from ftrace.backends.llvm.render import Case
 from ftrace.backends.llvm.scalar.ops import operations_of
-from ftrace.backends.llvm.schedule.choose_tiling import find_tilings
+from ftrace.backends.llvm.schedule.choose_tiling import find_loops
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
+from ftrace.backends.llvm.schedule.vector_cost import VectorCosts
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.legalize.legalize import legalize
 
@@ -152,13 +153,14 @@ def test_the_schedule_of_a_convolution_prints_as_its_loops(name: str) -> None:
     assert str(strategy(case)) == text.lstrip()
 
 
-def test_a_tiling_prints_as_the_loops_that_it_stands_for() -> None:
+def test_loops_of_a_kernel_print_as_they_run() -> None:
     a, b = np.ones((64, 64), np.float32), np.ones((64, 64), np.float32)
     product: Any = ft.jit(lambda a, b: a @ b, device="cpu").lower(a, b)
     case = Case(legalize(product.kernels[0], operations_of(WIDE)), WIDE)
-    found = next(find_tilings(case.kernel, case.block, case.facts, WIDE))
+    costs = VectorCosts(case.kernel, case.facts, WIDE)
+    found = next(find_loops(case.block, costs))
     text = """
-for units of i0, i1 by 32:
+for units of i0 by 8, i1 by 32:
     for each i1 by 2 vectors of 16
     for each i0 by 8"""
     assert str(found) == text.lstrip()
