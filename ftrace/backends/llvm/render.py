@@ -136,9 +136,9 @@ def schedules_of(case: Case) -> Iterator[Schedule]:
 # taken without further ado; what comes later is made only if it is asked for.
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Part:
-    """The code of a part of a kernel, and what is known when it has been written.
+    """The code of a part of a kernel.
 
     Attributes:
       schedule: how it runs.
@@ -149,7 +149,6 @@ class Part:
       nontemporal: buffers that it may have non-temporal stores.
       dense: as many operations are done in the time of one, about.
       worth: operations that pay for waking another thread.
-      units, dims: when it has been written: units, and sizes that calls tell.
     """
 
     schedule: Schedule
@@ -159,21 +158,18 @@ class Part:
     nontemporal: frozenset[int] = frozenset()
     dense: int = 1
     worth: int = WORTH_A_THREAD
-    units: Any = 1
-    dims: tuple[Any, ...] = ()
 
-    def write(self, nontemporal: frozenset[int]) -> Writer:
+    def write(self, nontemporal: frozenset[int]) -> emit.Written:
         """The function; it is written again, with polls, where a unit takes long."""
-        writer = self._write(Writer(), nontemporal)
-        each = sample(self.operations) // max(sample(self.units), 1)
+        found = self._write(Writer(), nontemporal)
+        each = sample(self.operations) // max(sample(found.units), 1)
         if each > LASTING:
             return self._write(emit.writer_for(each), nontemporal)
-        return writer
+        return found
 
-    def _write(self, writer: Writer, nontemporal: frozenset[int]) -> Writer:
+    def _write(self, writer: Writer, nontemporal: frozenset[int]) -> emit.Written:
         values = Values(writer, *self.known, nontemporal, self.schedule.registers)
-        self.units, self.dims = self.emit(values), tuple(values.dims)
-        return writer
+        return emit.Written(writer, self.emit(values), tuple(values.dims))
 
 
 def _part(
@@ -355,16 +351,17 @@ def _render(codes: Sequence[Part], target: Target) -> emit.Rendered:
     schedules = tuple(code.schedule for code in codes)
     if len(codes) == 1:
         (code,) = codes
-        module = emit.write_function(target, code.nontemporal, code.write)
-        known = module, code.units, code.operations, code.worth, code.dims
+        module, one = emit.write_function(target, code.nontemporal, code.write)
+        known = module, one.units, code.operations, code.worth, one.dims
         return replace(emit.Rendered.of(*known), schedules=schedules)
     parts = [
         emit.write_function(target, code.nontemporal, code.write, f".{n}")
         for n, code in enumerate(codes)
     ]
-    units = [code.units for code in codes]
+    units = [one.units for _, one in parts]
+    module = emit.write_in_step([module for module, _ in parts], units)
     cost = sum(code.operations // code.dense for code in codes)
-    rendered = emit.Rendered.of(emit.write_in_step(parts, units), max(units), cost)
+    rendered = emit.Rendered.of(module, max(units), cost)
     return replace(rendered, schedules=schedules)
 
 
@@ -374,15 +371,12 @@ def render_recurrence(kernel: rl.Recurrence, target: Target) -> emit.Rendered:
     nontemporal = frozenset[int]()
     if kernel.scan is not None:
         make, nontemporal = scan_loop_of, find_nontemporal(kernel, target)
-    units = 1
 
-    def build(nontemporal: frozenset[int]) -> Writer:
-        nonlocal units
+    def build(nontemporal: frozenset[int]) -> emit.Written:
         loop = make(kernel, target, nontemporal)
-        units = loop.units()
-        return loop.writer
+        return emit.Written(loop.writer, loop.units())
 
-    module = emit.write_function(target, nontemporal, build)
+    module, (_, units, _) = emit.write_function(target, nontemporal, build)
     each = max(kernel.operations // units, 1)
     if any(isinstance(s, rl.Repeat) and not s.times for s in kernel.block):
         each //= _SHORTER  # a short loop must not wait for threads to wake

@@ -45,7 +45,21 @@ _SHARE = 8
 #: What a kernel is called that has a module for itself.
 ALONE: Final = "kernel"
 
-Build = Callable[[frozenset[int]], Writer]
+
+class Written(NamedTuple):
+    """The function of a kernel, when it has been written.
+
+    Attributes:
+      units: how many it has.
+      dims: sizes that calls tell.
+    """
+
+    writer: Writer
+    units: Any
+    dims: tuple[Any, ...] = ()
+
+
+Build = Callable[[frozenset[int]], Written]
 #: Gives the text of a function of the kernel of that name: its own begins with it.
 Write = Callable[[str], str]
 
@@ -217,28 +231,28 @@ class LibraryFunction(KernelFunction):
 
 def write_function(
     target: Target, nontemporal: frozenset[int], build: Build, part: str = ""
-) -> Module:
-    """The function of a kernel, with those that it calls.
+) -> tuple[Module, Written]:
+    """The function of a kernel, with those that it calls: as a module, and as written.
 
     Args:
       nontemporal: buffers that may have non-temporal stores.
       build: writes the function, given the buffers for which that is done.
       part: what its name ends with if it is part of a kernel, whose module calls it.
     """
-    plain = build(frozenset())
-    fast = build(nontemporal) if nontemporal else plain
-    if not fast.nontemporal:
-        return module_for(
-            target, plain.declared, lambda name: plain.function(name + part, bool(part))
-        )
-    fast.declare("declare void @llvm.x86.sse.sfence()")
-    return module_for(
-        target,
-        plain.declared | fast.declared,
-        lambda name: fast.function(f"{name}{part}.nontemporal", internal=True),
-        lambda name: plain.function(f"{name}{part}.plain", internal=True),
-        lambda name: _choose(name + part, target, nontemporal, not part),
-    )
+    written = build(frozenset())
+    plain = fast = written.writer
+    if nontemporal:
+        fast = build(nontemporal).writer
+    functions: list[Write] = [lambda name: plain.function(name + part, bool(part))]
+    if fast.nontemporal:
+        fast.declare("declare void @llvm.x86.sse.sfence()")
+        functions = [
+            lambda name: fast.function(f"{name}{part}.nontemporal", internal=True),
+            lambda name: plain.function(f"{name}{part}.plain", internal=True),
+            lambda name: _choose(name + part, target, nontemporal, not part),
+        ]
+    declared = plain.declared | fast.declared
+    return module_for(target, declared, *functions), written
 
 
 def _choose(
