@@ -66,12 +66,18 @@ def conv_general_permutations(
       dimension_numbers: three strings such as ("NCHW", "OIHW", "NCHW").
 
     Raises:
-      ValueRangeError: a letter is missing or stands twice, or the axes differ.
+      ValueRangeError: they are not three, a letter is missing or stands twice, or
+        the axes differ.
 
     Example:
       >>> lax.conv_general_permutations(("NHWC", "HWIO", "NHWC"))
       ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
     """
+    if len(dimension_numbers) != 3:
+        raise ValueRangeError(
+            "convolution: dimension_numbers must be three strings such as "
+            f"('NCHW', 'OIHW', 'NCHW'), got {dimension_numbers!r}"
+        )
     lhs, rhs, out = dimension_numbers
     roles = (("N", "C"), ("O", "I"), ("N", "C"))
     for spec, pair in zip((lhs, rhs, out), roles, strict=True):

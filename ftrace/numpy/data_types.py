@@ -142,11 +142,20 @@ def finfo(dtype: Any) -> Any:
     Returns:
       NumPy's `finfo`; of bfloat16 and floats of few bits one with the same attributes.
 
+    Raises:
+      DtypeError: the dtype is another one.
+
     Example:
       >>> fnp.finfo(fnp.float32).bits, fnp.finfo(fnp.bfloat16).bits
       (32, 16)
     """
-    return _limits(dtype, np.finfo, ml_dtypes.finfo)
+    found = dtypes.named_dtype(dtype)
+    if not dtypes.is_inexact(found):
+        other = "; use iinfo" if dtypes.is_integer(found) else ""
+        raise errors.DtypeError(
+            f"finfo takes a float or complex dtype, got {found}{other}"
+        )
+    return _module_of(found).finfo(found)
 
 
 def iinfo(int_type: Any) -> Any:
@@ -158,16 +167,22 @@ def iinfo(int_type: Any) -> Any:
     Returns:
       NumPy's `iinfo`, or one with the same attributes.
 
+    Raises:
+      DtypeError: the dtype is another one.
+
     Example:
       >>> fnp.iinfo(fnp.int32).max
       2147483647
     """
-    return _limits(int_type, np.iinfo, ml_dtypes.iinfo)
+    found = dtypes.named_dtype(int_type)
+    if not dtypes.is_integer(found):
+        other = "; use finfo" if dtypes.is_inexact(found) else ""
+        raise errors.DtypeError(f"iinfo takes an integer dtype, got {found}{other}")
+    return _module_of(found).iinfo(found)
 
 
-def _limits(dtype: Any, of_numpy: Any, of_others: Any) -> Any:
-    found = dtypes.named_dtype(dtype)
-    return (of_numpy if found.isbuiltin == 1 else of_others)(found)
+def _module_of(dtype: np.dtype[Any]) -> Any:
+    return np if dtype.isbuiltin == 1 else ml_dtypes
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:

@@ -751,18 +751,20 @@ def trim_zeros(
 
     Raises:
       ConcretizationTypeError: the array is traced.
+      ValueRangeError: `trim` names another end, or none.
 
     Example:
       >>> fnp.trim_zeros(fnp.array([0, 0, 1, 0, 2, 0]))
       Array([1, 0, 2], dtype=int32)
     """
-    filt = ax.as_value(filt)
+    filt, ends = ax.as_value(filt), str(trim).lower()
+    errors.one_of("trim_zeros: trim", ends, ("fb", "bf", "f", "b"))
     places = np.nonzero(np.asarray(filt)) if filt.ndim else ()
     parts = [slice(None)] * filt.ndim
     for i in ax.canonical_axes(axis, filt.ndim, "trim_zeros"):
         found = places[i]
         low, high = (int(found.min()), int(found.max()) + 1) if found.size else (0, 0)
-        front = "f" in trim.lower() or not found.size
-        behind = "b" in trim.lower() or not found.size
+        front = "f" in ends or not found.size
+        behind = "b" in ends or not found.size
         parts[i] = slice(low if front else None, high if behind else None)
     return filt[tuple(parts)]

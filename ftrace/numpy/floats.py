@@ -298,9 +298,9 @@ def _format(dtype: np.dtype[Any]) -> _Format:
     return _Format(dtypes.int32, 23, 127, 0xFF)
 
 
-def _widen_half(x: Any) -> Any:
-    """16-bit floats are taken apart as float32, which holds them exactly."""
-    return ax.cast(x, dtypes.float32) if x.dtype.itemsize == 2 else x
+def _widen_short(x: Any) -> Any:
+    """Floats of fewer bits are taken apart as float32, which holds them exactly."""
+    return ax.cast(x, dtypes.float32) if x.dtype.itemsize <= 2 else x
 
 
 def _power_of_two(exponent: Any, dtype: np.dtype[Any]) -> Any:
@@ -330,7 +330,7 @@ def ldexp(x1: Value, x2: Value, /) -> Any:
     if ew.kind_of(x1) == "c" or ew.kind_of(x2) not in "biu":
         raise DtypeError("ldexp takes a real number and an integer exponent")
     (x1,) = ew.promote_inexact(x1)
-    wide = _widen_half(x1)
+    wide = _widen_short(x1)
     bias = _format(wide.dtype).bias
     # Three factors reach from the least subnormal number to the greatest.
     rest = logic.maximum(logic.minimum(ax.cast(x2, dtypes.int32), 3 * bias), -3 * bias)
@@ -353,7 +353,7 @@ def frexp(x: Value, /) -> tuple[Any, Any]:
       itself, and e is 0.
 
     Raises:
-      DtypeError: x is complex.
+      DtypeError: x is complex, or of a dtype that does not hold m, as float4_e2m1fn.
 
     Example:
       >>> fnp.frexp(fnp.array([8.0, 3.0, 0.0]))
@@ -361,7 +361,12 @@ def frexp(x: Value, /) -> tuple[Any, Any]:
     """
     ew.refuse_complex("frexp", x)
     (x,) = ew.promote_inexact(x)
-    wide = _widen_half(x)
+    if finfo(x.dtype).smallest_normal > 0.5:
+        raise DtypeError(
+            f"frexp is not defined for {x.dtype.name}, which has few numbers between "
+            "1/2 and 1; convert with .astype"
+        )
+    wide = _widen_short(x)
     form = _format(wide.dtype)
     tiny = abs(wide) < float(np.finfo(wide.dtype).tiny)
     lifted = ax.choose(tiny, wide * 2.0**form.mantissa, wide)

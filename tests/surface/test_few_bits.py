@@ -151,6 +151,54 @@ def test_what_dtypes_of_few_bits_do_not_join() -> None:
         lax.bitcast_convert_type(fnp.ones(3, "int4"), "uint8")
 
 
+#: They take no array of numbers: files, or settings of NumPy's.
+NO_ARRAYS = ("fromfile", "fromiter", "load", "save", "savez", "set_printoptions")
+
+
+@pytest.mark.parametrize("name", [*FEW, "bfloat16"])
+def test_a_function_takes_them_or_says_what_to_write(name: str) -> None:
+    """Whatever raises is an error of ftrace's, and no other."""
+    x = fnp.ones((2, 2), name)
+    with refuses(errors.TracerArrayConversionError, "array_repr"):
+        ft.jit(fnp.array_repr)(x)
+    for function in dir(fnp):
+        call = getattr(fnp, function)
+        if function[0] == "_" or function in NO_ARRAYS or isinstance(call, type):
+            continue
+        for args in ((x,), (x, x)) if callable(call) else ():
+            try:
+                call(*args)
+            except errors.FtraceError:
+                pass
+            except TypeError as error:
+                if "argument" not in str(error):  # it takes another number of them
+                    raise
+
+
+@pytest.mark.parametrize("name", [*FLOATS, "bfloat16"])
+def test_parts_of_a_float_make_it_again(name: str) -> None:
+    if name in ("float4_e2m1fn", "float6_e2m3fn"):
+        with refuses(errors.DtypeError, "few numbers between 1/2 and 1; convert with"):
+            fnp.frexp(fnp.ones(2, name))
+        return
+    x = _numbers(name) if name in FEW else np.arange(-9, 9).astype(dtypes.bfloat16)
+    mantissa, exponent = fnp.frexp(x)
+    wide, wanted = np.frexp(x.astype(np.float32))
+    _same(mantissa, wide.astype(x.dtype))
+    finite = np.isfinite(wide)
+    np.testing.assert_array_equal(np.asarray(exponent)[finite], wanted[finite])
+    _same(fnp.ldexp(mantissa, exponent), x)
+
+
+def test_limits_of_another_kind_of_dtype_say_which_function_has_them() -> None:
+    for dtype in ("int4", "int32"):
+        with refuses(errors.DtypeError, f"got {dtype}; use iinfo"):
+            fnp.finfo(dtype)
+    for dtype in ("float8_e5m2", "bfloat16", "float32"):
+        with refuses(errors.DtypeError, f"got {dtype}; use finfo"):
+            fnp.iinfo(dtype)
+
+
 def test_bits_are_read_as_elements_of_fewer_bits_and_back() -> None:
     x = np.arange(-64, 64, dtype=np.int8).reshape(4, 32)
     for f in (

@@ -196,6 +196,8 @@ class Tracer(Immutable, ArrayLike):
             if not self.scope.closed and unbound_variable(self.node) is None:
                 return NotImplemented
             self._no_numpy(func.__module__, func.__name__)
+        if function is func:  # NumPy's own, which reads the values
+            args = [np.asarray(x) if isinstance(x, Tracer) else x for x in args]
         return function(*args, **kwargs)
 
     def _no_numpy(self, module: str, name: str, method: str = "__call__") -> NoReturn:
