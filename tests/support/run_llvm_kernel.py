@@ -1,4 +1,4 @@
-"""Kernels built by hand, and run: what the tests of the LLVM renderer share."""
+"""Kernels built by hand or of functions, and run: what tests of their code share."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from typing import Any
 
 import numpy as np
 
+import ftrace as ft
 from ftrace.backends.llvm.compile import emit_object, link
+from ftrace.backends.llvm.contraction.find import Contraction, find_contraction
 from ftrace.backends.llvm.kernels.function_library import addresses
 from ftrace.backends.llvm.render import render
+from ftrace.backends.llvm.scalar.ops import operations_of
+from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
 from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import (
     INDEX,
@@ -22,6 +26,8 @@ from ftrace.lower.kernel.ir import (
     make_range,
     param,
 )
+from ftrace.lower.kernel.loop_tree import build_loops
+from ftrace.lower.legalize.legalize import legalize
 from ftrace.trace.arrays.buffer import fenced_copy
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as ew
@@ -68,6 +74,27 @@ def make_kernel(
     written = {s.buffer for s in stores}
     specs = [BufferSpec(a.dtype, a.size, n in written) for n, a in enumerate(arrays)]
     return Kernel(tuple(kernel_axes), tuple(stores), tuple(specs), ordered)
+
+
+def legal_kernels(
+    function: Any, *arrays: Any, target: Target | None = None
+) -> list[Kernel]:
+    """The kernels of a program, in operations that a processor has."""
+    operations = operations_of(target or host_target())
+    return [legalize(k, operations) for k in ft.jit(function).lower(*arrays).kernels]
+
+
+def kernel_of(function: Any, *arrays: Any, target: Target | None = None) -> Kernel:
+    """The only one of them."""
+    (kernel,) = legal_kernels(function, *arrays, target=target)
+    return kernel
+
+
+def plan_of(kernel: Kernel) -> tuple[Contraction, Facts]:
+    facts = facts_of(kernel)
+    plan = find_contraction(kernel, build_loops(kernel), facts)
+    assert plan is not None
+    return plan, facts
 
 
 Code = Callable[[Any, int, int], None]

@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.backends.llvm.contraction.find import find_contraction
 from ftrace.backends.llvm.contraction.strategies import find_dots
-from ftrace.backends.llvm.schedule.index_facts import facts_of
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.target import Target, host_target
-from ftrace.lower.kernel.loop_tree import build_loops
 from tests.backends.llvm.convolution.test_filter_gradient import operands
-from tests.backends.llvm.convolution.test_window_detection import kernel_of, normal, run
+from tests.backends.llvm.convolution.test_window_detection import normal, run
 from tests.support.convolutions import spread, strided
+from tests.support.run_llvm_kernel import kernel_of, plan_of
 
 Array = np.ndarray[Any, Any]
 
@@ -63,9 +61,7 @@ def close(found: Any, wanted: Any, bound: float = 1e-5) -> None:
 
 def few_columns(function: Any, arrays: Any, target: Target = _WIDE) -> Schedule | None:
     kernel = kernel_of(function, *arrays)
-    facts = facts_of(kernel)
-    plan = find_contraction(kernel, build_loops(kernel), facts)
-    return plan and next(find_dots(kernel, plan, facts, target), None)
+    return next(find_dots(kernel, *plan_of(kernel), target), None)
 
 
 def last_operands(case: Any, dtype: Any = np.float32) -> tuple[Array, ...]:

@@ -13,14 +13,10 @@ from ftrace.backends.llvm.convolution.strategies import find_filter_gradient
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import Kernel
-from tests.backends.llvm.convolution.test_window_detection import (
-    kernel_of,
-    normal,
-    plan_of,
-    run,
-)
+from tests.backends.llvm.convolution.test_window_detection import normal, run
 from tests.support.convolutions import gradient, strided
 from tests.support.covering import covering
+from tests.support.run_llvm_kernel import kernel_of, plan_of
 
 Array = np.ndarray[Any, Any]
 

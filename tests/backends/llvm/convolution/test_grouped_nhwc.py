@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.backends.llvm.contraction.find import find_contraction
 from ftrace.backends.llvm.convolution.find import with_groups
-from ftrace.backends.llvm.render import Case
-from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.target import Target
-from ftrace.lower.legalize.legalize import legalize
 from tests.support.convolutions import FORMS, check_form, form, normal, strided
 from tests.support.covering import covering
+from tests.support.run_llvm_kernel import kernel_of, plan_of
 
 Array = np.ndarray[Any, Any]
 
@@ -48,18 +45,15 @@ def test_results_are_those_of_the_interpreter(case: Any, name: str, dtype: Any) 
     check_form(case, function, form(function, name), dtype)
 
 
-def plan_of(function: Any, *arrays: Array) -> Any:
-    (kernel,) = ft.jit(function).lower(*arrays).kernels
-    case = Case(legalize(kernel, operations_of(WIDE)), WIDE)
-    plan = find_contraction(case.kernel, case.block, case.facts)
-    assert plan is not None
-    return with_groups(case.kernel, plan, case.facts, 16)
+def groups_of(function: Any, *arrays: Array) -> Any:
+    kernel = kernel_of(function, *arrays, target=WIDE)
+    return with_groups(kernel, *plan_of(kernel), 16)
 
 
 def test_groups_of_few_places_are_found() -> None:
     case = _CASES[0]
     x, w = normal(*case[0], dtype=np.float32), normal(*case[1], dtype=np.float32)
-    plan = plan_of(convolution(case), x, w)
+    plan = groups_of(convolution(case), x, w)
     assert len(plan.columns) == 2
 
 
@@ -68,7 +62,7 @@ def test_groups_of_many_places_are_not(groups: int) -> None:
     x = normal(2, 9, 11, 64, dtype=np.float32)
     w = normal(3, 3, 64 // groups, 64, dtype=np.float32)
     case = (x.shape, w.shape, (1, 1), ((1, 1), (1, 1)), (1, 1), groups)
-    assert plan_of(convolution(case), x, w) is None
+    assert groups_of(convolution(case), x, w) is None
 
 
 def test_groups_that_lie_apart_are_not() -> None:
@@ -77,7 +71,7 @@ def test_groups_that_lie_apart_are_not() -> None:
     def first(x: Any, w: Any) -> Any:
         return ft.lax.conv_general_dilated(x, w, (1, 1), "SAME", feature_group_count=8)
 
-    assert plan_of(first, x, w) is None
+    assert groups_of(first, x, w) is None
 
 
 @pytest.mark.parametrize("threads", [1, 2])

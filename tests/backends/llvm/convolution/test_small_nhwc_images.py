@@ -13,10 +13,10 @@ from ftrace.backends.llvm.schedule.schedule_tree import Accumulate
 from ftrace.lower.kernel.ir import make_range
 from tests.backends.llvm.convolution.test_window_detection import (
     expected,
-    kernel_of,
     nhwc_schedule_of,
 )
 from tests.support.convolutions import gradient, strided
+from tests.support.run_llvm_kernel import kernel_of
 
 Array = np.ndarray[Any, Any]
 

@@ -11,13 +11,12 @@ import pytest
 import ftrace as ft
 from ftrace.backends.llvm.convolution.split_strides import phases
 from ftrace.backends.llvm.device import render_kernel
-from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule.index_facts import facts_of
-from ftrace.backends.llvm.target import Target, host_target
+from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import Kernel, axis_of, range_p
-from ftrace.lower.legalize.legalize import legalize
 from tests.support.convolutions import gradient, spread, strided
 from tests.support.covering import covering
+from tests.support.run_llvm_kernel import legal_kernels
 
 Array = np.ndarray[Any, Any]
 
@@ -28,11 +27,7 @@ def normal(*shape: int, seed: int = 0, dtype: Any = np.float64) -> Array:
 
 def parts_of(function: Any, *arrays: Any) -> list[list[Kernel]]:
     """Each kernel of a program in its phases."""
-    found: list[list[Kernel]] = []
-    for kernel in ft.jit(function).lower(*arrays).kernels:
-        legal = legalize(kernel, operations_of(host_target()))
-        found.append(phases(legal, facts_of(legal)))
-    return found
+    return [phases(k, facts_of(k)) for k in legal_kernels(function, *arrays)]
 
 
 def work_of(kernel: Kernel) -> int:

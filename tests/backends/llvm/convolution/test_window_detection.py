@@ -12,12 +12,10 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.backends.llvm.contraction.find import Contraction, find_contraction
 from ftrace.backends.llvm.convolution.find import Window, find_windows
 from ftrace.backends.llvm.convolution.strategies import find_nchw, find_nhwc
 from ftrace.backends.llvm.render import render
-from ftrace.backends.llvm.scalar.ops import operations_of
-from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
+from ftrace.backends.llvm.schedule.index_facts import facts_of
 from ftrace.backends.llvm.schedule.known_positions import without_short_axes
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.target import Costs, Target, host_target
@@ -30,12 +28,10 @@ from ftrace.lower.kernel.ir import (
     make_range,
     param,
 )
-from ftrace.lower.kernel.loop_tree import build_loops
-from ftrace.lower.legalize.legalize import legalize
 from ftrace.trace.primitives.elementwise import add, mul
 from ftrace.trace.primitives.sources import const
 from tests.support.covering import covering
-from tests.support.run_llvm_kernel import behind_fence, linked
+from tests.support.run_llvm_kernel import behind_fence, kernel_of, linked, plan_of
 
 Array = np.ndarray[Any, Any]
 _strategies = import_module("ftrace.backends.llvm.convolution.strategies")
@@ -73,19 +69,6 @@ def expected(
     p, k = "xyz"[: len(space)], "uvw"[: len(space)]
     found = np.einsum(f"ngc{p}{k},goc{k}->ngo{p}", seen, parts, optimize=True)
     return found.reshape(n, w.shape[0], *found.shape[3:])
-
-
-def kernel_of(function: Any, *arrays: Array) -> Kernel:
-    """The only kernel of a program."""
-    (kernel,) = ft.jit(function).lower(*arrays).kernels
-    return legalize(kernel, operations_of(host_target()))
-
-
-def plan_of(kernel: Kernel) -> tuple[Contraction, Facts]:
-    facts = facts_of(kernel)
-    plan = find_contraction(kernel, build_loops(kernel), facts)
-    assert plan is not None
-    return plan, facts
 
 
 def windows_of(kernel: Kernel) -> list[Window]:

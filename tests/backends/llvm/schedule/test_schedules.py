@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.backends.llvm.contraction.find import Contraction, find_contraction
 from ftrace.backends.llvm.contraction.strategies import (
     block_for_cache,
     find_dots,
@@ -23,33 +22,26 @@ from ftrace.backends.llvm.convolution.strategies import (
 )
 from ftrace.backends.llvm.device import render_kernel
 from ftrace.backends.llvm.render import Case
-from ftrace.backends.llvm.scalar.ops import operations_of
 from ftrace.backends.llvm.schedule.choose_tiling import find_loops
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.schedule.vector_cost import VectorCosts
 from ftrace.backends.llvm.target import Target
-from ftrace.lower.legalize.legalize import legalize
+from tests.support.run_llvm_kernel import kernel_of, legal_kernels, plan_of
 
 CACHES = (32 << 10, 1 << 20, 32 << 20)
 WIDE = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", "", CACHES, cores=2)
 
 
-def plan_of(case: Case) -> Contraction:
-    plan = find_contraction(case.kernel, case.block, case.facts)
-    assert plan is not None
-    return plan
-
-
 def few_columns(case: Case) -> Schedule | None:
-    return next(find_dots(case.kernel, plan_of(case), case.facts, WIDE), None)
+    return next(find_dots(case.kernel, *plan_of(case.kernel), WIDE), None)
 
 
 def matrix(case: Case) -> Schedule | None:
-    return next(pack_panels(case.kernel, plan_of(case), case.facts, WIDE), None)
+    return next(pack_panels(case.kernel, *plan_of(case.kernel), WIDE), None)
 
 
 def blocks(case: Case) -> Schedule | None:
-    return next(block_for_cache(case.kernel, plan_of(case), case.facts, WIDE))
+    return next(block_for_cache(case.kernel, *plan_of(case.kernel), WIDE))
 
 
 GOLDEN: dict[str, tuple[Callable[[Case], Schedule | None], tuple[int, ...], str]] = {
@@ -82,8 +74,7 @@ for units of i1 by 64, i0 by 168:
 def test_a_schedule_prints_as_the_loops_that_it_stands_for(name: str) -> None:
     strategy, (n, k, m), text = GOLDEN[name]
     a, b = np.ones((n, k), np.float32), np.ones((k, m), np.float32)
-    product: Any = ft.jit(lambda a, b: a @ b, device="cpu").lower(a, b)
-    case = Case(legalize(product.kernels[0], operations_of(WIDE)), WIDE)
+    case = Case(kernel_of(lambda a, b: a @ b, a, b, target=WIDE), WIDE)
     assert str(strategy(case)) == text.lstrip()
 
 
@@ -103,7 +94,7 @@ def by_filters(x: Any, w: Any, y: Any) -> Any:
 
 
 def of_plan(find: Any) -> Any:
-    return lambda case: next(find(case.kernel, plan_of(case), case.facts, WIDE), None)
+    return lambda case: next(find(case.kernel, *plan_of(case.kernel), WIDE), None)
 
 
 #: The strategy, a program and the shapes of its arrays.
@@ -148,15 +139,13 @@ for units of i0, i2, i1:
 def test_the_schedule_of_a_convolution_prints_as_its_loops(name: str) -> None:
     strategy, function, shapes, text = CONVOLUTIONS[name]
     arrays = [np.ones(shape, np.float32) for shape in shapes]
-    stages: Any = ft.jit(function, device="cpu").lower(*arrays)
-    case = Case(legalize(stages.kernels[0], operations_of(WIDE)), WIDE)
+    case = Case(legal_kernels(function, *arrays, target=WIDE)[0], WIDE)
     assert str(strategy(case)) == text.lstrip()
 
 
 def test_loops_of_a_kernel_print_as_they_run() -> None:
     a, b = np.ones((64, 64), np.float32), np.ones((64, 64), np.float32)
-    product: Any = ft.jit(lambda a, b: a @ b, device="cpu").lower(a, b)
-    case = Case(legalize(product.kernels[0], operations_of(WIDE)), WIDE)
+    case = Case(kernel_of(lambda a, b: a @ b, a, b, target=WIDE), WIDE)
     costs = VectorCosts(case.kernel, case.facts, WIDE)
     found = next(find_loops(case.block, costs))
     text = """
