@@ -57,8 +57,8 @@ def initialize(
     given = None if initialization_timeout == 300 else initialization_timeout
     processes.join(num_processes, process_id, given)
     if processes.count() > 1:
-        everyone, config = process_groups.everyone(), settings.current()
-        lines = f"ftrace {VERSION}\nnumpy {version('numpy')}\nrules {config.rules}"
+        everyone, key = process_groups.everyone(), settings.current().trace_key
+        lines = f"ftrace {VERSION}\nnumpy {version('numpy')}\nsettings {key}"
         everyone.agree("versions and settings", lambda: lines)
         own = np.array([len(own_devices(name)) for name in _PLATFORMS])
         counts = everyone.gather(own).T.tolist()

@@ -49,7 +49,7 @@ OF_PROCESS = frozenset(("cpu", "fence"))
 
 
 #: On which settings, besides `enable_x64`, it depends what a function is traced to.
-_OF_TRACES = (
+_TRACED_BY = (
     "check_static_indices", "default_prng_impl", "mesh", "numpy_dtype_promotion",
     "numpy_rank_promotion", "threefry_partitionable",
 )  # fmt: skip
@@ -156,12 +156,13 @@ class Config:
     #: Has any configuration of this process asked for it, for eager calls to be told,
     #: or for a device that is not the first one? Until then no call looks.
     any_looks_at_calls = False
-    #: The settings on which it depends what a function is traced to.
-    rules = cast(Any, None)
+    #: The settings on which it depends what a function is traced to: of the keys of
+    #: traces.
+    trace_key = cast(Any, None)
 
     @property
-    def compilation(self) -> tuple[Any, ...]:
-        """The settings on which compiled code depends, beside the function itself."""
+    def compile_key(self) -> tuple[Any, ...]:
+        """The settings on which compiled code depends: of the keys of programs."""
         return self.disabled_rules, self.tune
 
     def __post_init__(self) -> None:
@@ -169,13 +170,13 @@ class Config:
             object.__setattr__(self, name, check(getattr(self, name), name))
         promotes = self.numpy_dtype_promotion, self.numpy_rank_promotion
         strict = promotes != ("standard", "allow")
-        of_traces = [(name, getattr(self, name)) for name in _OF_TRACES]
+        traced_by = [(name, getattr(self, name)) for name in _TRACED_BY]
         unusual = [
-            *[pair for pair in of_traces if pair[1] != getattr(Config, pair[0])],
+            *[pair for pair in traced_by if pair[1] != getattr(Config, pair[0])],
             *[pair for pair in self.others if pair[0] in _JAX_READ],
         ]
-        rules: Any = (self.enable_x64, *unusual) if unusual else self.enable_x64
-        object.__setattr__(self, "rules", rules)
+        key: Any = (self.enable_x64, *unusual) if unusual else self.enable_x64
+        object.__setattr__(self, "trace_key", key)
         checks = strict or self.debug_nans or self.debug_infs or self.no_execution
         object.__setattr__(self, "checks_calls", checks)
         looks = checks or self.observed > 1 or ":" in self.device
@@ -185,11 +186,12 @@ class Config:
 _TUPLE: type[Any] = tuple
 
 
-def named_rules(rules: Any) -> dict[str, Any]:
-    """The settings that `Config.rules` tells, by name."""
-    unusual: Any = rules[1:] if isinstance(rules, _TUPLE) else ()
-    usual = {name: getattr(Config, name) for name in _OF_TRACES}
-    return {"enable_x64": rules[0] if unusual else rules, **usual, **dict(unusual)}
+def settings_of(trace_key: Any) -> dict[str, Any]:
+    """The settings that a `Config.trace_key` holds, by name."""
+    unusual: Any = trace_key[1:] if isinstance(trace_key, _TUPLE) else ()
+    usual = {name: getattr(Config, name) for name in _TRACED_BY}
+    enable_x64 = trace_key[0] if unusual else trace_key
+    return {"enable_x64": enable_x64, **usual, **dict(unusual)}
 
 
 def _wrong(name: str, wanted: str, value: Any) -> ArgumentError:

@@ -76,7 +76,7 @@ calls: Table[Hashable, Any] = Table(1 << 14)
 
 def signature(*parts: Any) -> tuple[Any, ...]:
     """What identifies a call; the first part tells its kind from others."""
-    return (*parts, settings.current().rules)
+    return (*parts, settings.current().trace_key)
 
 
 #: Arguments that are what they compare as, if their type is the same.
@@ -182,7 +182,7 @@ def _key_of(
     function: Callable[..., Any], args: Any, kwargs: Any, scope: Scope, lifts: bool
 ) -> tuple[Any, ...] | None:
     """What identifies a call; None if nothing does."""
-    key: list[Any] = [function, settings.current().rules, *kwargs]
+    key: list[Any] = [function, settings.current().trace_key, *kwargs]
     for x in (*args, *kwargs.values()) if kwargs else args:
         if not describe(key, x, scope, lifts):
             return None

@@ -416,7 +416,7 @@ class WithDerivative(custom_call.WithRules[P, R]):
         Calls are equal if they close over nothing.
         """
         own = call.key(self.fun, *self.rules)
-        key = (own, self.symbolic_zeros, settings.current().rules)
+        key = (own, self.symbolic_zeros, settings.current().trace_key)
         if found.closed:
             return self._make_rules(call, found, key)
         scope = tracing.open_scopes()[0]

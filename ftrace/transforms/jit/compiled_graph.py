@@ -298,7 +298,7 @@ def compile_graph(
         graph.outputs,
         graph.effects,
         device.name,
-        chosen.compilation,
+        chosen.compile_key,
         donated,
     )
     found = _cache.get(key)

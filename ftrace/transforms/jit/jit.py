@@ -416,7 +416,7 @@ class Jitted(RecordedCallable, flat.Travels):
             place = self._stay
         arrays = [asarray(x) for x in values if type(x) not in _PLAIN]
         device = self.target(arrays, traced.graph)
-        key = device.name, config.compilation
+        key = device.name, config.compile_key
         ready: Ready | None = traced.programs.get(key)
         if ready is None:
             if not isinstance(device, Device):  # arrays over several processes
@@ -511,9 +511,9 @@ class Jitted(RecordedCallable, flat.Travels):
             raise
         # Sizes are open where there are no tracers: these are of another kind.
         known = Tracer if self._dynamic and Tracer in map(type, leaves) else None
-        rules = settings.current().rules, known
+        chosen = settings.current().trace_key, known
         axes = stack.axes and axes_and_names(leaves)
-        return (treedef, static, rules, axes, types), leaves, given
+        return (treedef, static, chosen, axes, types), leaves, given
 
     def _trace(
         self,

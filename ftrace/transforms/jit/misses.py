@@ -221,13 +221,13 @@ def _changes(new: dict[str, Any], old: dict[str, Any]) -> list[str]:
 
 def _rows(parameters: Parameters, signature: Sequence[Any]) -> dict[str, Any]:
     """The parts of a signature, under the names that the user has for them."""
-    treedef, static, (rules, open_sizes), axes, types = signature
+    treedef, static, (trace_key, open_sizes), axes, types = signature
     found: dict[str, Any] = {
         f"the static argument {_argument(place, parameters)}": value
         for place, value in _static_values(signature).items()
     }
     found |= zip(_leaf_names(parameters, treedef, static), types, strict=True)
-    found |= settings.named_rules(rules)
+    found |= settings.settings_of(trace_key)
     found["whether it is called with traced values"] = open_sizes is not None
     found["what is mapped around it"] = axes
     return found
