@@ -36,27 +36,22 @@ from ftrace.trace.tracing.scopes import current_scope
 from ftrace.trace.tracing.tracer import Function, Value, aval_of
 from ftrace.transforms.structs import ShapeDtypeStruct
 
-_NAMES = (
-    "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "sin", "cos", "tan",
-    "tanh", "abs", "floor", "ceil", "round", "sign", "erf",
-)  # fmt: skip
 
-
-def _of_terms(name: str) -> Callable[[Term], Term]:
-    op = PRIMITIVES[name]
-
+def _of_terms(op: Primitive) -> Callable[[Term], Term]:
     def apply(x: Term) -> Term:
         return Term(op(x.node))
 
-    apply.__name__ = name
-    return apply
+    return set_name(apply, op.name, op.doc)
 
 
 #: What formulas of kernels are made of, beside `+ - * /` and `< <= > >=`: `eq`, `ne`,
-#: `select`, `fma`, and the functions that ftrace has formulas or instructions for.
+#: `select`, `fma`, and every elementwise primitive of one float.
 kernel_functions = SimpleNamespace(
     eq=eq, ne=ne, select=select, fma=fma, number=number,
-    **{name: _of_terms(name) for name in _NAMES if name in PRIMITIVES},
+    **{
+        name: _of_terms(op) for name, op in PRIMITIVES.items()
+        if op.family == "unary" and "f" in op.dtypes and op is not p.bitcast
+    },
 )  # fmt: skip
 
 

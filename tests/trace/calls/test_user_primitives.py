@@ -22,6 +22,8 @@ from ftrace.errors import (
 )
 from ftrace.extend import elementwise, kernel_functions, primitive
 from ftrace.test_util import check_grads
+from ftrace.trace import bind
+from ftrace.trace.primitives.primitive import PRIMITIVES
 
 pytestmark = pytest.mark.usefixtures("own_primitives")
 
@@ -81,6 +83,20 @@ def test_elementwise_has_the_meaning_of_numpy_on_every_device(device: str) -> No
     half = ft.jit(f)(X.astype(np.float16))
     assert half.dtype == np.float16
     np.testing.assert_allclose(half, expected, rtol=1e-3)
+
+
+#: Of one float; `is_finite` is a bool.
+UNARY = sorted(vars(K).keys() & PRIMITIVES.keys() - {"eq", "ne", "select", "is_finite"})
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_of_kernels_are_those_of_graphs(name: str) -> None:
+    x, op = np.linspace(0.1, 0.9, 5), PRIMITIVES[name]
+    made = elementwise(
+        fresh(name), numpy=np.abs, kernel=getattr(K, name), derivatives=None
+    )
+    known = ft.jit(lambda x: bind.elementwise(op, x))(x)
+    np.testing.assert_array_equal(ft.jit(made)(x), known)
 
 
 def test_elementwise_fuses_with_what_is_around_it() -> None:
