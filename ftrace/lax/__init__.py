@@ -4,7 +4,8 @@ The modules, from the ground up:
 
     control           Loops and branches: `scan`, `while_loop`, `fori_loop`, `cond`,
                       `switch`
-    elementwise       Elementwise operations, of one dtype and shape; casts, bits
+    conversions       Casts; the bits of values, floats of fewer bits
+    elementwise       Elementwise operations, of one dtype and shape
     gammas            The gamma function and what is made of it
     library           Sorting and Fourier transforms
     parallel          Collectives: what the instances along a named axis do together
@@ -14,6 +15,7 @@ The modules, from the ground up:
     products          dot and dot_general; products of groups, and of blocks that share
                       a scale
     reductions        reduce, argmax, cumsum, reduce_window
+    rng               Random bits: Philox, and numbers that are others each time
     slicing           Slices at positions that are known or computed
     solvers           Solvers with implicit derivatives, marks, and choices
     special           The incomplete gamma and beta functions, Bessel functions, zeta
@@ -23,6 +25,7 @@ The modules, from the ground up:
 # ruff: noqa: F403
 
 from ftrace.lax import (
+    conversions as _conversions,
     convolution as _convolution,
     elementwise as _elementwise,
     linalg as linalg,
@@ -31,6 +34,7 @@ from ftrace.lax import (
     special as _special,
 )
 from ftrace.lax.control import *
+from ftrace.lax.conversions import *
 from ftrace.lax.convolution import *
 from ftrace.lax.elementwise import *
 from ftrace.lax.gather_scatter import *
@@ -38,15 +42,17 @@ from ftrace.lax.library import *
 from ftrace.lax.movement import *
 from ftrace.lax.products import *
 from ftrace.lax.reductions import *
+from ftrace.lax.rng import *
 from ftrace.lax.slicing import *
 from ftrace.lax.solvers import *
 from ftrace.lax.special import *
 from ftrace.trace.eager.dispatch import publish as _publish
 
-# Calls of these are not compiled: what has a kernel of its own, and what draws anew.
-_not_computing = {"reduce_precision", "rng_bit_generator", "rng_uniform"}
-_modules = _convolution, _elementwise, _products, _reductions, _special
-_computing = {name for module in _modules for name in module.__all__} - _not_computing
+_modules = (
+    _conversions, _convolution, _elementwise, _products, _reductions, _special,
+)  # fmt: skip
+_computing = {name for module in _modules for name in module.__all__}
+_computing -= {"reduce_precision"}  # it has a kernel of its own
 _placed = (
     "broadcast", "broadcast_in_dim", "broadcasted_iota", "dot", "dot_general", "empty",
     "reduce_sum", "reshape",

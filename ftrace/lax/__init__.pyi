@@ -3,12 +3,13 @@
 from builtins import bool as _bool, float as _float, int as _int, list as _list, str as _str, tuple as _tuple
 from collections.abc import Callable as _Callable, Sequence as _Sequence
 from ftrace import Array as _Array
-from ftrace.lax import convolution as convolution, elementwise as elementwise, gammas as gammas, gather_scatter as gather_scatter, linalg as linalg, products as products, reductions as reductions, special as special
+from ftrace.lax import conversions as conversions, convolution as convolution, elementwise as elementwise, gammas as gammas, gather_scatter as gather_scatter, linalg as linalg, products as products, reductions as reductions, special as special
 from ftrace.lax.convolution import ConvDimensionNumbers as ConvDimensionNumbers, ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers
-from ftrace.lax.elementwise import AccuracyMode as AccuracyMode, RandomAlgorithm as RandomAlgorithm, RoundingMethod as RoundingMethod, Tolerance as Tolerance
+from ftrace.lax.elementwise import AccuracyMode as AccuracyMode, RoundingMethod as RoundingMethod, Tolerance as Tolerance
 from ftrace.lax.gather_scatter import GatherDimensionNumbers as GatherDimensionNumbers, GatherScatterMode as GatherScatterMode, ScatterDimensionNumbers as ScatterDimensionNumbers
 from ftrace.lax.library import FftType as FftType
 from ftrace.lax.products import DotAlgorithm as DotAlgorithm, DotAlgorithmPreset as DotAlgorithmPreset, DotDimensionNumbers as DotDimensionNumbers, Precision as Precision, PrecisionLike as PrecisionLike, RaggedDotDimensionNumbers as RaggedDotDimensionNumbers
+from ftrace.lax.rng import RandomAlgorithm as RandomAlgorithm
 from ftrace.typing import ArrayLike as _ArrayLike, DTypeLike as _DTypeLike
 from numpy import dtype as _dtype
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""Elementwise operations under JAX's `lax` names, and with its strictness; their bits.
+"""Elementwise operations under JAX's `lax` names, and with its strictness.
 
 Operands have one dtype. They have one shape, or are scalars, or have axes of size 1
 where the others are longer; their number of axes is not changed implicitly.
@@ -7,40 +7,29 @@ where the others are longer; their number of axes is not changed implicitly.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
-from math import prod
-from typing import TYPE_CHECKING, Any, cast as cast_to
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
 from ftrace import dtypes
 from ftrace.errors import DtypeError, ShapeError, ValueRangeError, one_of
-from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import NamedTuple
+from ftrace.lax.conversions import convert_element_type
 from ftrace.numpy import axes as ax, elementwise as ew, logic
 from ftrace.numpy.arithmetic import integer_power
-from ftrace.numpy.creation import astype
-from ftrace.numpy.floats import join_bits, reinterpret, split_bits
-from ftrace.numpy.joining import concatenate, stack
 from ftrace.trace.arrays.array import Array, recording
-from ftrace.trace.avals import Shape
 from ftrace.trace.bind import bind, elementwise as apply_elementwise
 from ftrace.trace.eager.function_objects import set_name
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.tracer import Value, aval_of
-from ftrace.transforms.custom.callbacks import io_callback
-from ftrace.transforms.custom.closure_convert import linear_call
-from ftrace.transforms.structs import ShapeDtypeStruct
 
 __all__ = [
-    "AccuracyMode", "RandomAlgorithm", "RoundingMethod", "Tolerance", "abs", "add",
-    "atan2", "bitcast_convert_type", "clamp", "clz", "conj", "convert_element_type",
-    "integer_pow", "max", "min", "mul", "mulhi", "pow", "reciprocal",
-    "reduce_precision", "rng_bit_generator", "rng_uniform", "round", "select",
-    "select_n", "square", "stop_gradient",
+    "AccuracyMode", "RoundingMethod", "Tolerance", "abs", "add", "atan2", "clamp",
+    "clz", "conj", "integer_pow", "max", "min", "mul", "mulhi", "pow", "reciprocal",
+    "round", "select", "select_n", "square", "stop_gradient",
 ]  # fmt: skip
 
 
@@ -639,262 +628,3 @@ def stop_gradient(x: Any) -> Any:
         return bind(p.stop_gradient, ax.as_value(leaf)) if inexact else leaf
 
     return tree.map(stop, x)
-
-
-# Conversions.
-
-
-def convert_element_type(operand: Value, new_dtype: Any) -> Any:
-    """The operand in another dtype; float to integer truncates toward zero.
-
-    Args:
-      operand: an array, or a number. Integers are taken modulo the width, Python's too.
-      new_dtype: the dtype, or its name; 64 bits are 32 where `enable_x64` is False.
-
-    Returns:
-      Of the shape of the operand; never of weak type.
-
-    Example:
-      >>> lax.convert_element_type(fnp.array([1.9, -1.9]), np.int32)
-      Array([ 1, -1], dtype=int32)
-    """
-    dtype = dtypes.as_dtype(new_dtype)
-    if isinstance(operand, int) and dtypes.is_inexact(dtype):
-        operand = float(operand)  # which may be more than an integer's dtype holds
-    elif type(operand) is int and dtypes.is_integer(dtype):
-        operand = np.asarray(operand & (2**64 - 1), np.uint64)
-    return ax.cast(ax.as_value(operand), dtype)
-
-
-def bitcast_convert_type(operand: Value, new_dtype: Any) -> Any:
-    """The same bits read as another dtype.
-
-    A narrower dtype adds a last axis for the parts, lowest first; a wider one takes
-    the parts from the last axis, which must have their number.
-
-    Args:
-      operand: an array.
-      new_dtype: the dtype, or its name.
-
-    Raises:
-      ShapeError: the last axis does not hold the parts of a wider dtype.
-      DtypeError: a dtype is bool or complex, and they differ.
-
-    Example:
-      >>> lax.bitcast_convert_type(fnp.array(1.0), np.int32)
-      Array(1065353216, dtype=int32)
-      >>> lax.bitcast_convert_type(fnp.array(0x01020304), np.uint8)
-      Array([4, 3, 2, 1], dtype=uint8)
-    """
-    x = ax.as_value(operand)
-    target = dtypes.as_dtype(new_dtype)
-    if target == x.dtype:
-        return x
-    for dtype in (x.dtype, target):
-        if dtypes.kind(dtype) in "bc":
-            raise DtypeError(
-                f"lax.bitcast_convert_type is not defined between {x.dtype} and "
-                f"{target}"
-            )
-    old, new = dtypes.bits_of(x.dtype), dtypes.bits_of(target)
-    if old > new:
-        x = split_bits(x, new)
-    elif old < new:
-        if not x.ndim or x.shape[-1] != new // old:
-            raise ShapeError(
-                f"lax.bitcast_convert_type: {new // old} elements of {x.dtype.name} "
-                "make one wider element, so the last axis must have size "
-                f"{new // old}; got {x.shape}"
-            )
-        x = join_bits(x, new)
-    return reinterpret(x, target)
-
-
-# Floats of fewer bits.
-
-
-def reduce_precision(operand: Value, exponent_bits: int, mantissa_bits: int) -> Any:
-    """Elementwise the nearest float of fewer bits, in the dtype of the operand.
-
-    What is too large becomes infinite, what has no normal form becomes 0. Derivatives
-    are rounded likewise.
-
-    Args:
-      operand: floats.
-      exponent_bits: at least 1.
-      mantissa_bits: at least 0, without the leading one. Ties go to the even one.
-
-    Raises:
-      DtypeError: the operand is not of floats.
-      ValueRangeError: a number of bits is too small.
-
-    Example:
-      >>> x = fnp.array([1.0, 3.1415927])
-      >>> lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7)
-      Array([1.      , 3.140625], dtype=float32)
-    """
-    x = ax.as_value(operand)
-    exponent = ax.static_int(exponent_bits, "lax.reduce_precision: exponent_bits", 1)
-    mantissa = ax.static_int(mantissa_bits, "lax.reduce_precision: mantissa_bits", 0)
-    if not dtypes.is_float(x.dtype):
-        raise DtypeError(f"lax.reduce_precision takes floats, got {x.dtype.name}")
-
-    def round_bits(_: Any, y: Any) -> Any:
-        return _round_bits(y, exponent, mantissa)
-
-    return linear_call(round_bits, round_bits, (), x)
-
-
-def _round_bits(x: Any, exponent_bits: int, mantissa_bits: int) -> Any:
-    width: int = cast_to(Any, ml_dtypes.finfo)(x.dtype).nmant
-    whole: Any = np.dtype(f"u{x.dtype.itemsize}")
-    known: int = 8 * x.dtype.itemsize - width - 1
-    bits = bitcast_convert_type(x, whole)
-    lost = width - mantissa_bits
-    if lost > 0:
-        odd = (bits >> lost) & 1
-        bits = (bits + odd + ((1 << (lost - 1)) - 1)) & ~np.asarray(
-            (1 << lost) - 1, whole
-        )
-    if exponent_bits < known:
-        middle, reach = (1 << (known - 1)) - 1, (1 << (exponent_bits - 1)) - 1
-        size = (bits >> width) & ((1 << known) - 1)
-        sign = bits & np.asarray(1 << (8 * x.dtype.itemsize - 1), whole)
-        infinite = np.asarray(((1 << known) - 1) << width, whole)
-        bits = ax.choose(size > middle + reach, sign | infinite, bits)
-        bits = ax.choose(size <= middle - reach, sign, bits)
-    nan = apply_elementwise(p.ne, x, x)
-    return ax.choose(nan, x, bitcast_convert_type(bits, x.dtype))
-
-
-# Random bits, by Philox-4x32 (J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random
-# numbers: as easy as 1, 2, 3", SC 2011): ten rounds over the four words of a counter.
-
-
-class RandomAlgorithm(enum.IntEnum):
-    """By which algorithm `rng_bit_generator` makes bits."""
-
-    RNG_DEFAULT = 0
-    RNG_THREE_FRY = 1
-    RNG_PHILOX = 2
-
-
-def rng_uniform(a: Value, b: Value, shape: Sequence[int]) -> Any:
-    """Numbers from a up to b, others each time: an effect.
-
-    `ftrace.random` has numbers that are the same each time.
-
-    Args:
-      a, b: scalars of one dtype, floats or integers.
-      shape: of the result.
-
-    Raises:
-      DtypeError: the dtypes differ, or are neither floats nor integers.
-      ShapeError: a bound is no scalar.
-
-    Example:
-      >>> lax.rng_uniform(0.0, 1.0, (2, 3)).shape
-      (2, 3)
-    """
-    dtype = check_dtypes("rng_uniform", a, b)
-    for bound in (a, b):
-        ax.scalar_type(bound, "lax.rng_uniform: a bound")
-    dtypes.require_kind("rng_uniform", "iuf", dtype)
-    sizes = ax.check_shape(shape, "lax.rng_uniform")
-
-    def draw(low: Any, high: Any) -> Any:
-        low, high = np.asarray(low), np.asarray(high)
-        if dtypes.is_integer(dtype):
-            return _GENERATOR.integers(low, high, sizes, dtype)
-        return (low + (high - low) * _GENERATOR.random(sizes)).astype(dtype)
-
-    promised = ShapeDtypeStruct(sizes, dtype)
-    return io_callback(draw, promised, ax.cast(a, dtype), ax.cast(b, dtype))
-
-
-_GENERATOR = np.random.default_rng()
-
-#: Of Philox-4x32: see Salmon et al., "Parallel random numbers: as easy as 1, 2, 3".
-_ROUNDS = 10
-#: Multipliers, and what is added to the key in each round, of Philox-4x32.
-_FACTORS = (0xD2511F53, 0xCD9E8D57)
-_STEPS = (0x9E3779B9, 0xBB67AE85)
-_LOW = 0xFFFFFFFF
-
-
-def rng_bit_generator(
-    key: Value,
-    shape: Sequence[int],
-    dtype: Any = np.uint32,
-    algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT,
-    *,
-    out_sharding: Any = None,
-) -> Any:
-    """(next key, random bits) by Philox: the bits that JAX gives on a CPU.
-
-    Args:
-      key: uint32 (4,), or uint64 (2,): a key and a counter, 64 bits each.
-      shape: of the bits.
-      dtype: an unsigned integer.
-      algorithm: RNG_DEFAULT or RNG_PHILOX, which are the same here.
-      out_sharding: accepted, without effect.
-
-    Raises:
-      DtypeError: the dtype is not an unsigned integer.
-      ShapeError: the key has another type.
-      ValueRangeError: the algorithm is another one.
-
-    Example:
-      >>> key, bits = lax.rng_bit_generator(fnp.zeros(4, fnp.uint32), (2, 3))
-      >>> bits.shape, bits.dtype
-      ((2, 3), dtype('uint32'))
-    """
-    name = "lax.rng_bit_generator"
-    x, kind = ax.as_value(key), dtypes.as_dtype(dtype)
-    if dtypes.kind(kind) != "u":
-        raise DtypeError(f"{name}: dtype must be an unsigned integer, got {kind}")
-    if (x.dtype, x.shape) not in ((dtypes.uint32, (4,)), (dtypes.uint64, (2,))):
-        raise ShapeError(
-            f"{name}: a key is an array of uint32 (4,) or uint64 (2,), got "
-            f"{aval_of(x)!r}"
-        )
-    if RandomAlgorithm(algorithm) is RandomAlgorithm.RNG_THREE_FRY:
-        raise ValueRangeError(
-            f"{name}: RNG_THREE_FRY is not there yet; take RNG_PHILOX, or random.bits"
-        )
-    sizes = ax.check_shape(shape, name)
-    with settings.config(enable_x64=True):  # words are multiplied in 64 bits
-        return _draw(x, sizes, kind)
-
-
-def _draw(x: Any, sizes: Shape, kind: np.dtype[Any]) -> Any:
-    words = bitcast_convert_type(x, dtypes.uint32)
-    low, high, *rest = [words.reshape(4)[i].astype(dtypes.uint64) for i in range(4)]
-    count = prod(sizes) * (2 if kind == dtypes.uint64 else 1)
-    blocks = -(-count // 4)
-    counter = rest[0] | (rest[1] << 32)
-    places = counter + ax.iota(dtypes.uint64, (blocks,), 0)
-    above = ((high << 32) | low) + astype(places < counter, dtypes.uint64)
-    words = [half for n in (places, above) for half in (n & _LOW, n >> 32)]
-    found = _philox(words, (low, high))
-    bits = stack(found, 1).reshape(4 * blocks)[:count]
-    if kind == dtypes.uint64:
-        pairs = bits.reshape(-1, 2)
-        bits = pairs[:, 0] | (pairs[:, 1] << 32)
-    after = counter + blocks
-    moved = bitcast_convert_type(after, dtypes.uint32)
-    moved = after[None] if x.dtype == dtypes.uint64 else moved
-    new = concatenate([x[: x.size // 2], moved])
-    return new, astype(bits.reshape(sizes), kind)
-
-
-def _philox(counter: list[Any], key: tuple[Any, Any]) -> list[Any]:
-    """Four words of counters, hashed; all are uint64 and hold 32 bits."""
-    a, b, c, d = counter
-    k, m = key
-    for _ in range(_ROUNDS):
-        first, second = a * _FACTORS[0], c * _FACTORS[1]
-        a, b = (second >> 32) ^ b ^ k, second & _LOW
-        c, d = (first >> 32) ^ d ^ m, first & _LOW
-        k, m = (k + _STEPS[0]) & _LOW, (m + _STEPS[1]) & _LOW
-    return [a, b, c, d]

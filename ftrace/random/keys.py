@@ -15,7 +15,7 @@ import numpy as np
 
 from ftrace import dtypes, errors
 from ftrace.ground import settings
-from ftrace.lax.elementwise import rng_bit_generator
+from ftrace.lax.rng import rng_bit_generator
 from ftrace.random.draw import as_shape, check_key, check_keys, draw, word
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
