@@ -390,3 +390,18 @@ def test_lax_says_what_is_wrong(case: int) -> None:
 def test_what_is_empty_has_floats_by_default() -> None:
     assert lax.empty((2,), None).dtype == fnp.empty((2,)).dtype == fnp.float32
     assert lax.empty((2,), int).dtype == fnp.zeros((), int).dtype
+
+
+def test_symmetric_product() -> None:
+    rng = np.random.default_rng(0)
+    a, c = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 3))
+    want = 2 * a @ a.swapaxes(-1, -2) + 0.5 * c
+    got = ft.jit(lambda a, c: lax.linalg.symmetric_product(a, c, alpha=2, beta=0.5))
+    np.testing.assert_allclose(got(a, c), want)
+    both = lax.linalg.symmetric_product(a, c, alpha=2, beta=0.5, symmetrize_output=True)
+    lower = np.tril(want)
+    np.testing.assert_allclose(both, lower + np.tril(want, -1).swapaxes(-1, -2))
+    with pytest.raises(ShapeError, match="must have the shape"):
+        lax.linalg.symmetric_product(a, c[:, :2])
+    with pytest.raises(DtypeError, match="one float or complex dtype"):
+        lax.linalg.symmetric_product(a, c.astype(np.float32))

@@ -348,3 +348,10 @@ def test_logistic_is_denormal_where_the_exponential_is_infinite(dtype: Any) -> N
     assert (np.asarray(now) > 0).all()
     step = np.finfo(dtype).smallest_subnormal
     np.testing.assert_allclose(now, later, 4 * np.finfo(dtype).eps, 2 * step)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_unwrap_of_short_floats_repeats(dtype: str) -> None:
+    x = fnp.asarray([0.0, 2.0, 4.0, 7.0]).astype(dtype)
+    for _ in range(14):
+        assert fnp.unwrap(x, period=4).tolist() == [0, 2, 4, 3]
