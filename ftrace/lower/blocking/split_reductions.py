@@ -252,6 +252,9 @@ _FEW_FILTERS = 1 << 15
 #: Products at least. With 2²⁵ 8 images of 32 × 4→4, 28², are not cut; with 2²¹ CNN
 #: small stores 5 KB more.
 _MANY_PRODUCTS = 1 << 23
+#: How many blocks of images there are. With at most 4 or 16 the gradients by filters
+#: 32→64 of 16 and 32 images are cut otherwise; with at least 1 or 4 no row differs.
+_IMAGE_BLOCKS = (2, 8)
 
 
 def _is_by_few_filters(x: Node) -> bool:
@@ -263,7 +266,8 @@ def _is_by_few_filters(x: Node) -> bool:
 
 
 def _image_blocks(x: Node, size: int) -> int | None:
-    return divisor_near(8, 2, 8, size)
+    low, high = _IMAGE_BLOCKS
+    return divisor_near(high, low, high, size)
 
 
 def _has_windows(node: Node) -> bool:

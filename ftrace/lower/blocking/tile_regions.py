@@ -40,6 +40,9 @@ from ftrace.trace.symbolic import same_size
 #: Rows of a block, at least: fewer keep the product of matrices from its pace. With 16
 #: causal attention 1×8×2048×64 stores 4 MB, not 8; with 256, 34.
 _FEW_ROWS = 64
+#: Bytes of a block are at least this part of those that blocks add to, which are moved
+#: for each block. With 1 or 2²⁰ no row differs.
+_PART_OF_SUMS = 4
 #: Loops of fewer iterations may leave threads idle: with 1 causal attention 4×8×256×64
 #: has its threads within a batch, and stores 2 MB, not 4.
 FEW_ITERATIONS = 8
@@ -142,7 +145,7 @@ def _in_blocks(
     iterations = prod(c.size for c in outer)
     # What blocks add to should not be moved more often than their own values.
     summed = _summed_bytes(region, number, [c.number for c in outer])
-    rows = max(max(target, summed // 4) // inside, 1)
+    rows = max(max(target, summed // _PART_OF_SUMS) // inside, 1)
     if last and _count_shared(region, number):
         rows = max(rows, _FEW_ROWS)
     rows = min(rows, size)
@@ -177,6 +180,9 @@ DECISIONS = {"tile_regions": "what is much larger than all around it runs in blo
 #: Peaks of fewer times the bytes of a cache are stored. With 8 the distances of 1024
 #: points are; with 1 no row differs.
 _LEAST = 2
+#: The part of the cache that a block may take. With half or all of it the distances of
+#: 1024 points and n-body forces differ, with 8 or 16 no row.
+_PART_OF_CACHE = 4
 
 
 def in_slices(outputs: Sequence[Node], limits: Limits) -> list[Node]:
@@ -186,7 +192,7 @@ def in_slices(outputs: Sequence[Node], limits: Limits) -> list[Node]:
     plans = [
         (region, plan)
         for region in find_regions(whole, _LEAST * cache)
-        if (plan := plan_cuts(region, cache // 4)) is not None
+        if (plan := plan_cuts(region, cache // _PART_OF_CACHE)) is not None
     ]
     if not plans:
         return list(outputs)

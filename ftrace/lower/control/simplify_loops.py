@@ -267,8 +267,10 @@ LOOPS = (scan_p, while_p)
 CONTROL = (*LOOPS, cond_p)
 
 #: An invariant of more elements per element that it is made of is computed again: a
-#: bound of memory, too.
+#: bound of memory, too. So few elements are kept, whatever they are made of: with 0 or
+#: 2¹⁴ no row differs.
 _GROWTH = 4
+_SMALL = 64
 
 
 def simplify_loops(outputs: Sequence[Node], limits: Limits) -> list[Node]:
@@ -568,7 +570,7 @@ def _invariants(body: Body, consts: int) -> list[Node]:
         for source in node.src:
             if source in moving or not work[source]:
                 continue
-            small = source.size <= _GROWTH * max(size[source], 64)
+            small = source.size <= _GROWTH * max(size[source], _SMALL)
             value = compound_of(source) is None and not isinstance(source.aval, Stack)
             if small and value:
                 found[source] = None

@@ -68,6 +68,8 @@ SHORT, SEVERAL = 32, 8
 #: So many positions `top` finds at the most: it collects them on the stack. With 4096
 #: 3000 of 1M are two kernels and 24 KB, not four and 21 MB, with 256 1000 are four.
 _MOST_WANTED = 1 << 10
+#: Of a row they are this part at most; of more the row is sorted.
+_PART_WANTED = 8
 _NARROW = 1 << 31  # positions have 31 bits
 
 
@@ -262,7 +264,7 @@ def _top_k(node: Node) -> Node:
     x = move_axis(x, arg.axis, last)
     rows = _Rows(node, x.shape)
     facts = {"merge_zeros": False, "descending": arg.largest}
-    if x.dtype.itemsize < 8 and arg.k <= min(_MOST_WANTED, rows.size // 8):
+    if x.dtype.itemsize < 8 and arg.k <= min(_MOST_WANTED, rows.size // _PART_WANTED):
         aval = ShapedArray.of((*x.shape[:-1], arg.k), dtypes.int32)
         found = rows.kernel("top", [x], [aval], k=arg.k, **facts)
     else:

@@ -364,6 +364,10 @@ MOST_TERMS_ALONE = 256
 #: Fewer lanes than these are rather registers beside each other: as lanes three are two
 #: units, one after the other. With 16 eight are 24 instructions a step, not 3.
 _FEW_LANES = 4
+#: A node of so many operations is a function, and so many times as many instructions:
+#: a bound of code. With 2 or 1000 operations, with 1 or 10 times no row differs.
+_FUNCTION = 10
+_LONGER = 3
 
 
 def by_recurrence(prepare: Prepare, node: Node, read: Collection[int]) -> Node | None:
@@ -448,4 +452,4 @@ def _work(outputs: Sequence[Node]) -> tuple[int, int]:
 def _price(node: Node) -> int:
     """Instructions of one element: a function is some dozens."""
     operations = max(weight(node), 1)
-    return operations if operations < 10 else 3 * operations
+    return operations if operations < _FUNCTION else _LONGER * operations

@@ -320,9 +320,12 @@ class Precedence:
 
 
 #: Operations in one kernel, and from which on it ends where a step begins like the one
-#: it began with. No row has as many; 60 steps of rk4, unrolled, are compiled in 1.2 s,
-#: without the second number in 1.9.
+#: it began with, and stores no value beside those that it has. No row has as many; 60
+#: steps of rk4, unrolled, are compiled in 1.2 s, without the second number in 1.9.
 KERNEL_LIMIT, ENOUGH = 600, 450
+#: Costs are counted up to here, beyond all that they are compared with: where each step
+#: uses the one before it twice they double.
+_COSTLY = 10_000
 #: Elements of a reduce that may run inside another one. With 2²⁰ sums over all images
 #: or heads (causal attention 4×8×256×64, gradients) are left to one thread.
 NESTED = 1 << 14
@@ -421,7 +424,7 @@ class Planner:
             contractions = self.contractions_of(node) if self.epilogue else None
             if contractions:
                 self.epilogue[node] = contractions
-            costs[node] = min(total + analysis.weight(node), 10_000)
+            costs[node] = min(total + analysis.weight(node), _COSTLY)
 
     def wait_alike(self, node: Node, draft: Draft) -> bool:
         """Does a value wait for the same exchanges as what a kernel stores?
@@ -457,7 +460,7 @@ class Planner:
     def costs_below(self, node: Node) -> int:
         """The cost of a stored value, were it not stored."""
         operands = sum([self.costs[s] for s in node.src])
-        return min(operands + analysis.weight(node), 10_000)
+        return min(operands + analysis.weight(node), _COSTLY)
 
     def contractions_of(self, node: Node) -> frozenset[Node]:
         """Those from which a value is computed element by element: the latest.

@@ -102,6 +102,9 @@ INDEX_LIMIT = 100
 #: Operations that are rather done for all windows that see an element. 16 of 32×56²:
 #: means of 3×3 of gelu take 2.9 times as long if it is done for each, maxima by 2 1.7.
 WINDOWED = 16
+#: So many kernels do a cheap value again, each, rather than that it is stored. With 1
+#: the gradient of maxima of 2×2 and n-body forces differ, with 2 or 1000 no row.
+_KERNELS_AGAIN = 4
 
 
 def is_inlined(plan: Planner, node: Node, uses: Uses) -> bool:
@@ -183,7 +186,7 @@ def _is_done_again(plan: Planner, node: Node, cost: int, kernels: int) -> bool:
     if "recompute_cheap" in plan.disabled:
         return False
     if node not in plan.epilogue:
-        return cost <= analysis.CHEAP and kernels <= 4
+        return cost <= analysis.CHEAP and kernels <= _KERNELS_AGAIN
     # What all of it is made of is stored: the contraction, or the first step after.
     first = any(plan.users.get(analysis.root_of(s)) == 1 for s in node.src)
     return not first and cost <= analysis.RECOMPUTE and kernels == 2
@@ -209,6 +212,9 @@ def _in_product(plan: Planner, context: Context) -> bool:
 #: Values that one kernel stores. A step of Adam (MLP medium) is 12 kernels, with 4 it
 #: is 13, with 2 20; none has more.
 ROOTS = 8
+#: The latest kernels that are looked at for one more value: a bound of time. With 1
+#: cross-entropy of 256×10,000 differs, with 4 or 100,000 no row.
+_LATEST = 32
 #: Rows of several axes that are work for all threads. x + 1 and the sums of 16×32
 #: images of 56² in one kernel: 1.4 times as fast; of 2×3 images of 200²: 1.
 MANY = 16
@@ -379,8 +385,8 @@ def _open(plan: Planner) -> list[Draft]:
     """The latest kernels that may store one more value, the last one first."""
     return [
         d
-        for d in plan.result.drafts[:-33:-1]
-        if d.kind == "map" and len(d.roots) < ROOTS and d.weight + 64 <= KERNEL_LIMIT
+        for d in plan.result.drafts[: -_LATEST - 1 : -1]
+        if d.kind == "map" and len(d.roots) < ROOTS and d.weight <= ENOUGH
     ]
 
 
