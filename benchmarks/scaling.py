@@ -100,7 +100,7 @@ class Cluster:
         if kind in ("sum", "max", "min"):
             if ranks == 2:
                 return self.messages(1, nbytes) + 3 * nbytes / self.memory
-            if nbytes <= process_groups.FEW:
+            if nbytes <= process_groups.FEW_BYTES:
                 return every + ranks * nbytes / self.memory
             return part + fold + self.gather(ranks, nbytes / ranks)
         if kind == "gather":

@@ -196,22 +196,22 @@ def is_key(dtype: Any) -> bool:
 
 
 #: Those of few bits: moved and cast as they are, and computed with as `widen` tells.
-FEW: Final = frozenset(NARROW.values())
+FEW_BITS: Final = frozenset(NARROW.values())
 
 
 def is_narrow(dtype: np.dtype[Any]) -> bool:
     """Has the dtype few bits, so that it is moved, cast, and computed wider?"""
-    return dtype in FEW
+    return dtype in FEW_BITS
 
 
 def is_carried(dtype: np.dtype[Any]) -> bool:
     """Do programs move its elements in another dtype, its `carrier`?"""
-    return dtype in FEW or is_key(dtype)
+    return dtype in FEW_BITS or is_key(dtype)
 
 
 def widen(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which one of few bits is computed with; of others themselves."""
-    if dtype not in FEW:
+    if dtype not in FEW_BITS:
         return dtype
     return float32 if kind(dtype) == "f" else int32
 
@@ -221,7 +221,7 @@ def carrier(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
     Programs move keys and numbers of few bits in it. All others are moved bit by bit.
     """
-    if dtype in FEW:
+    if dtype in FEW_BITS:
         return uint8
     if not is_key(dtype):
         return dtype
@@ -405,7 +405,7 @@ def as_dtype(dtype: Any) -> np.dtype[Any]:
 
 def bits_of(dtype: np.dtype[Any]) -> int:
     """The bits that an element of a dtype stands for, not those of its memory."""
-    if dtype not in FEW:
+    if dtype not in FEW_BITS:
         return 8 * dtype.itemsize
     return int(re.findall(r"\d+", name_of(dtype))[0])
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from ftrace.errors import Origin, OutOfMemoryError
 from ftrace.lower import program as prog
-from ftrace.trace.arrays.buffer import LARGE, Allocator, free_memory
+from ftrace.trace.arrays.buffer import LARGE_ALLOCATION, Allocator, free_memory
 
 #: How many of the largest arrays a message names.
 NAMED = 4
@@ -38,7 +38,7 @@ def require_memory(
       OutOfMemoryError: it names the largest arrays of the program.
     """
     wanted = footprint(program)
-    if wanted < LARGE or wanted <= (free_memory() if most is None else most):
+    if wanted < LARGE_ALLOCATION or wanted <= (free_memory() if most is None else most):
         return
     allocator.trim()
     free = free_memory() if most is None else most

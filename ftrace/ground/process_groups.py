@@ -67,7 +67,7 @@ _REUSED = 1 << 26
 #: Lines of a difference that a message shows.
 _LINES = 12
 #: Bytes up to which an array is brought to all before it is combined.
-FEW = 1 << 14
+FEW_BYTES = 1 << 14
 #: Processes from which on, and bytes up to which, arrays are gathered in rounds: each
 #: is worth a message, and the rows are copied once more (`benchmarks/scaling.py`).
 MANY, SHORT = 8, 1 << 15
@@ -310,7 +310,7 @@ class Group:
         found = np.empty(x.shape, x.dtype) if out is None else out
         if ways := self._ways("sum", x):
             return (yield from self._send_to_each(ways, x, found, fold))
-        if x.nbytes <= FEW:
+        if x.nbytes <= FEW_BYTES:
             with scratch((self.size, *x.shape), x.dtype) as rows:
                 yield from self.gathering(x, rows)
                 return fold(rows, found)

@@ -152,7 +152,7 @@ _RATIO = (
     -1.9752288294349442e-15, 8.099521156704561e-16,
 )  # fmt: skip
 #: From it on the expansion serves, where x/a is between the bounds: there |η| < 1.
-_LARGE, _FROM, _TO = 12.0, 0.3, 2.35
+_LARGE_SHAPE, _FROM, _TO = 12.0, 0.3, 2.35
 
 
 def distance(a: Any, x: Any) -> tuple[Any, Any, Any]:
@@ -282,7 +282,7 @@ def _corner(a: Any, x: Any, wanted: Any) -> Any:
 
 def _regions(a: Any, x: Any) -> tuple[Any, Any, Any]:
     """Where the expansion serves, the series of P, that of Q; of valid a and x."""
-    large = (a >= _LARGE) & (x > _FROM * a) & (x < _TO * a)
+    large = (a >= _LARGE_SHAPE) & (x > _FROM * a) & (x < _TO * a)
     below = ~large & (x <= fnp.maximum(a, 1.5))
     return large, below, below & (a < 1)
 
@@ -293,14 +293,14 @@ def _is_inside(a: Any, x: Any) -> Any:
 
 def _unit(a: Any, x: Any) -> Any:
     """e = x^a·exp(-x)/Γ(a), of positive a and x."""
-    large = a > _LARGE
+    large = a > _LARGE_SHAPE
     some = choose(large, 1.0, a)
     argument = choose(large, 1.0, x)
     half = fnp.exp(-0.5 * argument)  # x^a·exp(-x) may be large where exp(-x) is not
     plain = (
         fnp.power(argument, some) * half / gammas.positive_gamma(some + 1) * some * half
     )
-    many, argument = choose(large, a, _LARGE), choose(large, x, _LARGE)
+    many, argument = choose(large, a, _LARGE_SHAPE), choose(large, x, _LARGE_SHAPE)
     less = distance(many, argument)[1]
     root = fnp.sqrt(many / (2 * math.pi))
     return choose(
@@ -313,7 +313,7 @@ def _gamma_ratio(a: Any, x: Any, *, upper: bool) -> Any:
     s, y = choose(inside, a, 1.0), choose(inside, x, 1.0)
     large, below, corner = _regions(s, y)
     e = _unit(s, y)
-    many, near = choose(large, s, _LARGE), choose(large, y, _LARGE)
+    many, near = choose(large, s, _LARGE_SHAPE), choose(large, y, _LARGE_SHAPE)
     eta = distance(many, near)[2]
     sign = 1.0 if upper else -1.0
     tail = 0.5 * bind(p.erfc, sign * eta * fnp.sqrt(0.5 * many))
@@ -346,7 +346,7 @@ def _shape_slope(a: Any, x: Any) -> Any:
     def slope(function: Callable[[Any], Any], at: Any) -> tuple[Any, Any]:
         return jvp(function, (at,), (one,))
 
-    many, near = choose(large, a, _LARGE), choose(large, x, _LARGE)
+    many, near = choose(large, a, _LARGE_SHAPE), choose(large, x, _LARGE_SHAPE)
     mu, less, eta = distance(many, near)
     gamma_star, rest = _uniform(many, near)
     moved = slope(lambda s: _uniform(s, near)[1], many)[1]

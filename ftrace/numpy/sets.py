@@ -107,7 +107,7 @@ def choose(name: str, values: Any, flags: Any, size: Any, fill_value: Any) -> An
 
 
 #: Up to so many test elements each is compared with each.
-FEW = 16
+FEW_TESTS = 16
 
 
 class UniqueAll(NamedTuple):
@@ -514,7 +514,7 @@ def isin(
     if x.size == 0 or tests.size == 0:
         return ax.full(x.shape, invert, dtypes.bool_)
     tests = ax.reshape(tests, (tests.size,))
-    if method == "compare_all" or (method == "auto" and tests.size <= FEW):
+    if method == "compare_all" or (method == "auto" and tests.size <= FEW_TESTS):
         found = (ax.insert_axes(x, (x.ndim,)) == tests).any(-1)
     else:
         ordered = sort_along(tests, 0)

@@ -34,9 +34,9 @@ from ftrace.trace.tracing.scopes import current_scope, scope_of
 from ftrace.trace.tracing.tracer import Tracer
 from ftrace.transforms.array_files import find_dtype
 
-_PLAIN = (type(None), bool, int, float, str)
+_ATOMS = (type(None), bool, int, float, str)
 #: Elements of an array that is written number by number.
-_FEW = 32
+_FEW_ELEMENTS = 32
 
 
 class NoTextError(GraphError):
@@ -53,7 +53,7 @@ def encode(value: Any) -> Any:
       NoTextError: it holds a function of the user, or something else without a text.
     """
     kind = cast("type[Any]", type(value))
-    if kind in _PLAIN:
+    if kind in _ATOMS:
         return value
     if kind is tuple:
         return [encode(x) for x in value]
@@ -205,7 +205,7 @@ def array_text(array: Array) -> str:
     """Code that makes an array of these bits."""
     name, shape = dtypes.name_of(array.dtype), array.shape
     plain = array.dtype.kind in "biuf" and array.dtype.isbuiltin == 1
-    if plain and array.size <= _FEW and np.isfinite(array).all():
+    if plain and array.size <= _FEW_ELEMENTS and np.isfinite(array).all():
         return f'np.array({array.tolist()}, "{name}").reshape({shape})'
     packed = zlib.compress(np.ascontiguousarray(array).tobytes(), 9)
     return f'numbers("{name}", {shape}, "{base64.b64encode(packed).decode()}")'

@@ -55,7 +55,7 @@ _LARGEST, _TIMES = 1 << 22, 8
 #: How many outputs that differ are tried alone, and how many iterations looked into.
 _OUTPUTS, _ITERATIONS = 3, 1000
 #: Operations that are left of the part that differs, up to which each is tried alone.
-_FEW = 256
+_FEW_OPERATIONS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,7 +291,7 @@ class Search:
 
     def _without_others(self, part: Subprogram) -> Subprogram:
         """A part in which nothing is left out, with values in its place."""
-        if len(part.inside) > _FEW:
+        if len(part.inside) > _FEW_OPERATIONS:
             return part
         size = len(part.inside) // 2
         while size:

@@ -31,7 +31,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ftrace import dtypes
-from ftrace.trace.arrays.buffer import LARGE as LARGE_MEMORY
+from ftrace.trace.arrays.buffer import LARGE_ALLOCATION
 from ftrace.trace.backend import backend
 from ftrace.trace.graph import Graph, Node
 from ftrace.trace.primitives.elementwise import cast_p, imag, real
@@ -97,7 +97,7 @@ LEAVES, RESULTS = 24, 512
 BYTES_RETAINED = 1 << 16
 #: Elements, of any dtype, from which on it is asked whether there is memory for a
 #: result: that is asked at each call, and so there is no record of it.
-ASKED = LARGE_MEMORY // 16
+ASKED = LARGE_ALLOCATION // 16
 
 # Calls on large arrays, compiled.
 
@@ -111,7 +111,7 @@ ROUNDS, ELEMENTS_ROUND = 500, 60
 EXACT, EXACT_SPENT = 8, 2000
 #: Elements of an array from which on it is asked whether a call shall be compiled, as
 #: `roll` and `concatenate` are worth it then, and from which on it never is.
-LARGE, MOST = 1 << 10, 1 << 31
+LARGE_ARRAY, MOST_ELEMENTS = 1 << 10, 1 << 31
 
 #: Samplers, which are many operations on few numbers. From so many elements on one that
 #: rounds is compiled: NumPy needs longer for one call than other libraries for theirs,
@@ -188,7 +188,7 @@ def numpy_price(graph: Graph) -> int:
     if graph.effects or not given.isdisjoint(graph.outputs):
         return 0
     largest = max([n.size for n in (*graph.inputs, *graph.outputs)])
-    if largest >= MOST:
+    if largest >= MOST_ELEMENTS:
         return 0
     return sum([_price(node, largest) for node in graph.nodes])
 

@@ -108,7 +108,7 @@ def test_a_loop_that_grows_stacks_finds_no_memory(little: None) -> None:
 def test_an_array_of_more_than_there_is_is_refused(little: None) -> None:
     device = get_device("cpu")
     with pytest.raises(errors.OutOfMemoryError, match="has no memory for"):
-        device.allocate(buffers.LARGE)
+        device.allocate(buffers.LARGE_ALLOCATION)
     assert device.allocate(1000).nbytes == 1000
 
 
@@ -143,9 +143,9 @@ EAGER: dict[str, Callable[[], Any]] = {
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for a megabyte and more."""
-    monkeypatch.setattr(buffers, "LARGE", 1 << 20)
-    monkeypatch.setattr(out_of_memory, "LARGE", 1 << 20)
-    monkeypatch.setattr(cpu_device, "LARGE", 1 << 20)
+    monkeypatch.setattr(buffers, "LARGE_ALLOCATION", 1 << 20)
+    monkeypatch.setattr(out_of_memory, "LARGE_ALLOCATION", 1 << 20)
+    monkeypatch.setattr(cpu_device, "LARGE_ALLOCATION", 1 << 20)
     for module in (bind, evaluate, indexing):
         monkeypatch.setattr(module, "ASKED", 1 << 16)
 
@@ -178,7 +178,7 @@ def test_what_is_kept_is_given_up_before_a_call_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     device = get_device("cpu")
-    wanted = buffers.LARGE
+    wanted = buffers.LARGE_ALLOCATION
     asked: list[int] = []
 
     def free() -> int:

@@ -16,7 +16,7 @@ from hypothesis import given, strategies as st
 from ftrace.errors import GraphError
 from ftrace.ground import settings
 from ftrace.lower.analysis import is_contraction
-from ftrace.lower.blocking.split_reductions import LARGE
+from ftrace.lower.blocking.split_reductions import LARGE_REDUCE
 from ftrace.lower.pipeline import MOVEMENT, SIMPLIFY, SPLIT_REDUCTIONS
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.trace.evaluate import evaluate
@@ -135,9 +135,9 @@ def test_contraction_is_recognised_after_all_rules() -> None:
 
 
 def test_contraction_is_not_split() -> None:
-    a, b = V(1, LARGE), V(LARGE, 1, number=1)
-    left = expand(reshape(a, 1, LARGE, 1), 2, LARGE, 2)
-    right = expand(reshape(b, 1, LARGE, 1), 2, LARGE, 2)
+    a, b = V(1, LARGE_REDUCE), V(LARGE_REDUCE, 1, number=1)
+    left = expand(reshape(a, 1, LARGE_REDUCE, 1), 2, LARGE_REDUCE, 2)
+    right = expand(reshape(b, 1, LARGE_REDUCE, 1), 2, LARGE_REDUCE, 2)
     made = total(e.mul(left, right), 1)
     assert rewrite([made], SPLIT_REDUCTIONS) == [made]
 

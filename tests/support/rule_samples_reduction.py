@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ftrace.lower.blocking.privatize_scatters import MANY
-from ftrace.lower.blocking.split_reductions import LARGE
+from ftrace.lower.blocking.split_reductions import LARGE_REDUCE
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives import elementwise as e
 from ftrace.trace.primitives.indexing import scatter
@@ -80,32 +80,39 @@ REDUCES = {
         SMALL,
     ),
     "split_reduce_by_axes": Row(
-        lambda: [total(V(8, LARGE // 8), 0, 1), greatest(V(4, 3, LARGE), 0, 2)],
         lambda: [
-            total(V(8, LARGE // 16), 0, 1),
-            total(V(LARGE, 8), 0, 1),
-            total(V(LARGE), 0),
+            total(V(8, LARGE_REDUCE // 8), 0, 1),
+            greatest(V(4, 3, LARGE_REDUCE), 0, 2),
+        ],
+        lambda: [
+            total(V(8, LARGE_REDUCE // 16), 0, 1),
+            total(V(LARGE_REDUCE, 8), 0, 1),
+            total(V(LARGE_REDUCE), 0),
         ],
         SMALL,
     ),
     "split_reduce_of_narrow_rows": Row(
-        lambda: [total(V(LARGE, 3), 0), greatest(V(2, LARGE, 16), 1)],
+        lambda: [total(V(LARGE_REDUCE, 3), 0), greatest(V(2, LARGE_REDUCE, 16), 1)],
         lambda: [
-            total(V(LARGE, 64), 0),  # rows that fill vectors by themselves
+            total(V(LARGE_REDUCE, 64), 0),  # rows that fill vectors by themselves
             total(V(65537, 3), 0),  # a prime number of rows
-            total(V(LARGE), 0),
-            total(V(LARGE, 3), 0, 1),
-            total(V(3, LARGE), 1),
+            total(V(LARGE_REDUCE), 0),
+            total(V(LARGE_REDUCE, 3), 0, 1),
+            total(V(3, LARGE_REDUCE), 1),
         ],
         SMALL,
     ),
     "split_reduce_by_blocks": Row(
         lambda: [
-            total(V(LARGE), 0),
-            total(V(3, LARGE * 3), 1),
+            total(V(LARGE_REDUCE), 0),
+            total(V(3, LARGE_REDUCE * 3), 1),
             total(V(16, 256, 256), 1, 2),
         ],
-        lambda: [total(V(LARGE - 1), 0), total(V(65537), 0), total(V(128, LARGE), 1)],
+        lambda: [
+            total(V(LARGE_REDUCE - 1), 0),
+            total(V(65537), 0),
+            total(V(128, LARGE_REDUCE), 1),
+        ],
         SMALL,
     ),
     "split_contraction": Row(

@@ -42,7 +42,7 @@ from ftrace.ground.spans import in_span
 from ftrace.ground.tables import Shared
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.program import Program, RunKernel
-from ftrace.trace.arrays.buffer import FENCED, LARGE, Buffer
+from ftrace.trace.arrays.buffer import FENCED, LARGE_ALLOCATION, Buffer
 from ftrace.trace.eager.function_objects import Record
 from ftrace.trace.python_limits import importing, without_collection
 from ftrace.trace.symbolic import Sizes, evaluate, evaluate_shape
@@ -312,7 +312,7 @@ class CPUExecutable(base.Executable):
         self.results = [number_of[slot] for slot in program.outputs]
         size_class = device.memory.size_class
         self.made = [(nbytes, size_class(nbytes)) for nbytes in made]
-        self._large = out_of_memory.footprint(program) >= LARGE
+        self._large = out_of_memory.footprint(program) >= LARGE_ALLOCATION
         objects = len(program.inputs) + len(made)
         bound, self.dims = _bind_kernels(kernels, objects, sizes)
         self._pack = struct.Struct(f"{objects + len(self.dims)}P").pack

@@ -328,7 +328,7 @@ def find_nontemporal(kernel: Recurrence, target: Target) -> frozenset[int]:
 #: Vectors of a row at the most whose combinations stay in registers. From memory maxima
 #: of 1000 rows of 20 would take 1.5 times as long, with AVX2 products of 10 1.3 times
 #: (AMD EPYC, as all figures here).
-_FEW = 4
+_FEW_VECTORS = 4
 #: Bytes of combinations of a strip: beside them the first cache has room for the rows.
 #: With 2 KB 300 rows of 20,000 take 1.4 times as long.
 _STRIP_BYTES = 8 << 10
@@ -360,7 +360,7 @@ class Columns(ScanLoop):
         vectors = -(-width // lanes)
         together = _choose_unroll(self.recurrence, _ROWS)
         if strips == 1:
-            together = max(together // vectors, 1) if vectors <= _FEW else 1
+            together = max(together // vectors, 1) if vectors <= _FEW_VECTORS else 1
         with writer.units() as unit:
             start = self._strip_start(unit, strips, width)
             self._strip(start, width, vectors, together)
@@ -385,7 +385,7 @@ class Columns(ScanLoop):
         """
         writer, access, lanes = self.writer, self.access, self.width
         step = -self.scan.inner if self.scan.reverse else self.scan.inner
-        states = self.new_registers(vectors if vectors <= _FEW else 0)
+        states = self.new_registers(vectors if vectors <= _FEW_VECTORS else 0)
         carried = [register for state in states for register in state]
         held = [
             writer.memory(f"{memory_type(t)}, i64 {vectors}", f"%held{number}")

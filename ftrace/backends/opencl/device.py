@@ -38,7 +38,7 @@ from ftrace.ground.tables import Table
 from ftrace.lower.kernel.ir import Kernel
 from ftrace.lower.legalize.legalize import legalize
 from ftrace.lower.program import ALIGNMENT, Program, RunKernel
-from ftrace.trace.arrays.buffer import LARGE, Allocator, Buffer, free_memory
+from ftrace.trace.arrays.buffer import LARGE_ALLOCATION, Allocator, Buffer, free_memory
 from ftrace.trace.symbolic import Sizes, evaluate_shape
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
@@ -124,8 +124,8 @@ class DeviceAllocator(Allocator):
         if self._most is not None:
             if nbytes > self._most:
                 raise MemoryError
-        elif self._unasked >= LARGE:
-            if max(nbytes, LARGE) > free_memory():
+        elif self._unasked >= LARGE_ALLOCATION:
+            if max(nbytes, LARGE_ALLOCATION) > free_memory():
                 raise MemoryError
             self._unasked = 0
         try:

@@ -47,7 +47,7 @@ from ftrace.trace.symbolic import is_dynamic, same_size, sample, upper_bound
 #: Fewer terms than this are not worth a tile.
 SHORTEST = 4
 #: Rows and columns of a tile.
-MOST = 4
+TILE_SIDE = 4
 #: An operand of more nodes is written once, in a loop over the tile, and not unrolled.
 UNROLLED = 16
 
@@ -110,7 +110,7 @@ def _orient(
             return None
         for column in columns:
             row = max(rows, key=lambda axis: ir.axis_of(axis).size)
-            height, width = (min(ir.axis_of(a).size, MOST) for a in (row, column))
+            height, width = (min(ir.axis_of(a).size, TILE_SIDE) for a in (row, column))
             along = any(
                 abs(forms[node.src[1]].terms.get(column, 0)) == 1
                 for node in toposort([y])

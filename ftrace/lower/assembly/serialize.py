@@ -74,7 +74,7 @@ _OPS: dict[str, g.Op] = {
 }
 #: What `isinstance` is asked for, so that the parts stay untyped.
 _LIST: tuple[type[Any], ...] = (list,)
-_PLAIN = frozenset((type(None), bool, int, float, str))
+_ATOMS = frozenset((type(None), bool, int, float, str))
 _set = object.__setattr__
 
 
@@ -261,7 +261,7 @@ class _Writer:
 
     def encode(self, value: Any) -> Any:
         kind: type[Any] = value.__class__
-        if kind in _PLAIN:
+        if kind in _ATOMS:
             return value
         if kind is tuple:
             return ["(", *self._encode_all(value)]
@@ -287,7 +287,7 @@ class _Writer:
         raise _NoTextError
 
     def _encode_all(self, values: Iterable[Any]) -> list[Any]:
-        return [v if v.__class__ in _PLAIN else self.encode(v) for v in values]
+        return [v if v.__class__ in _ATOMS else self.encode(v) for v in values]
 
     def _info(self, info: ir.KernelInfo) -> int:
         """The number of what people are told of a kernel, but for its lines."""

@@ -134,13 +134,13 @@ def divisor_near(
 #: Elements per result: from here on a reduce is split. With 2¹⁸ the sum of 131,072 and
 #: the gradient of a bias (CNN medium) are one kernel; with 2¹⁴ that of CNN small is
 #: two.
-LARGE = 1 << 16
+LARGE_REDUCE = 1 << 16
 #: More results keep a machine busy by themselves. With 2¹⁰ or 2¹⁴ no row differs, with
 #: 64 sums of (1000, 100, 784) over the first and the last axis are one kernel.
 SMALL = 1 << 12
 #: So few results that an axis is cut into blocks. With 256 the parts of the sum of 16M
 #: are cut again, into 8 KB, not 1; with 16 the sums of 64 rows of 2¹⁸ are one kernel.
-FEW = 64
+FEW_RESULTS = 64
 # Bytes of rows side by side: sums of four vectors, which registers hold. Of 3M rows of
 # three float64 lines of 72 took 5 times as long as those of 24 (AMD EPYC).
 LINE = 256
@@ -158,12 +158,12 @@ FEWEST = (4, 16)
 
 
 def _is_large(x: Node, most: int = SMALL) -> bool:
-    enough = 0 < x.size <= most and x.src[0].size >= LARGE * x.size
+    enough = 0 < x.size <= most and x.src[0].size >= LARGE_REDUCE * x.size
     return enough and not analysis.is_contraction(x)
 
 
 def _has_few_results(x: Node) -> bool:
-    return _is_large(x, FEW) and _inner_length(x) < LONG
+    return _is_large(x, FEW_RESULTS) and _inner_length(x) < LONG
 
 
 def _has_long_rows(x: Node) -> bool:
@@ -175,7 +175,11 @@ def _inner_length(x: Node) -> int:
 
 
 def _has_narrow_rows(x: Node) -> bool:
-    return _is_large(x, FEW) and len(analysis.reduced_axes(x)) == 1 and _row_size(x) > 1
+    return (
+        _is_large(x, FEW_RESULTS)
+        and len(analysis.reduced_axes(x)) == 1
+        and _row_size(x) > 1
+    )
 
 
 def _row_size(x: Node) -> int:

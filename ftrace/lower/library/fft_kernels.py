@@ -135,7 +135,7 @@ LONGEST_CHIRP = 1 << 28
 LONG = 64
 #: Fewer columns or rows fill no vector of any processor. With 64 16 rows of 1000 are
 #: two kernels, with 4 4 rows are one.
-FEW = 16
+FEW_ROWS = 16
 #: Of fewer columns it is quicker to make rows: with 1 two columns of 67 are one kernel,
 #: not three, and take 1.6 times as long; with 16 no row differs.
 _FEWEST = 4
@@ -239,7 +239,7 @@ class _Kernels:
             return self._step(x, result, alone)
         kind = "batch" if outer > 1 else "columns"
         form = self._whole(kind, 1, size, outer)
-        if form.size <= (LONG if outer < FEW else _most(size)):
+        if form.size <= (LONG if outer < FEW_ROWS else _most(size)):
             return self._step(x, result, form)
         if radices.is_smooth(size):
             return self._matrix(x, outer, size, result)
@@ -322,8 +322,8 @@ def _are_alone(form: Form, rows: int) -> bool:
     """
     if not radices.is_power(form.size) or form.size > ROW:
         return False
-    if rows < FEW or not form.length:
-        return rows < FEW or form.size >= LONG
+    if rows < FEW_ROWS or not form.length:
+        return rows < FEW_ROWS or form.size >= LONG
     batched = radices.smooth_from(2 * form.length - 1)
     return batched > NEAR and 5 * form.size <= 8 * batched
 

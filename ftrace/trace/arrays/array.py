@@ -26,7 +26,7 @@ from ftrace.trace.arrays.buffer import (
 from ftrace.trace.backend import backend
 
 #: So many parts are made at once where an array is iterated.
-_FEW = 64
+_PARTS_AT_ONCE = 64
 
 #: Those of `ftrace.numpy` by name, which operators and methods call.
 functions: dict[str, Callable[..., Any]] = {}
@@ -412,7 +412,7 @@ class Array(ArrayLike, metaclass=_ArrayType):
 
     def __iter__(self) -> Iterator[Array]:
         # Few parts are made at once, which takes less than one call for each.
-        if self._shape and self._shape[0] <= _FEW and self.memory.host:
+        if self._shape and self._shape[0] <= _PARTS_AT_ONCE and self.memory.host:
             return iter(functions["unstack"](self))
         return super().__iter__()
 

@@ -87,7 +87,7 @@ def _table(text: str, mark: str) -> dict[str, int]:
 
 
 #: From so many bytes on it is asked whether they are there.
-LARGE = machine_memory() // UNASKED
+LARGE_ALLOCATION = machine_memory() // UNASKED
 
 #: The allocators: they give up what they keep before anything is refused.
 keepers: Final[WeakValues[int, Allocator]] = WeakValues()
@@ -95,7 +95,7 @@ keepers: Final[WeakValues[int, Allocator]] = WeakValues()
 
 def has_memory(nbytes: int) -> bool:
     """Is there memory for so much, also without what is cached for reuse?"""
-    if nbytes < LARGE or nbytes <= free_memory():
+    if nbytes < LARGE_ALLOCATION or nbytes <= free_memory():
         return True
     for keeper in keepers.values():
         keeper.trim()

@@ -45,7 +45,7 @@ from ftrace.trace.tracing.trace import effects_as_output
 
 #: Branches of no more operations, all of them elementwise, are rather all computed
 #: than chosen lane by lane.
-FEW = 32
+FEW_OPERATIONS = 32
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def _all_may_run(arg: Branches) -> bool:
     """Are all branches short, elementwise and without effects?"""
     for body in arg.bodies:
         nodes = toposort(body.outputs)
-        if len(nodes) > FEW or any(n.aval is TOKEN for n in body.outputs):
+        if len(nodes) > FEW_OPERATIONS or any(n.aval is TOKEN for n in body.outputs):
             return False
         if any(prim.compound_of(n) or n.op.family == "reduction" for n in nodes):
             return False

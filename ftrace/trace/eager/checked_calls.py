@@ -45,10 +45,10 @@ _PROMOTING = {
 }  # fmt: skip
 #: Functions that broadcast them.
 _BROADCASTING = frozenset(("clip", "isclose"))
-_PLAIN: dict[str, Any] = {
+_LOOSE: dict[str, Any] = {
     "numpy_dtype_promotion": "standard", "numpy_rank_promotion": "allow",
 }  # fmt: skip
-_UNCHECKED = _PLAIN | dict.fromkeys(("debug_nans", "debug_infs", "no_execution"), False)
+_UNCHECKED = _LOOSE | dict.fromkeys(("debug_nans", "debug_infs", "no_execution"), False)
 #: Kinds that a weak type of a kind may become.
 _GROWS = {"i": "iufc", "f": "fc", "c": "c", "b": "b", "u": "u"}
 
@@ -105,7 +105,7 @@ def without_checks(function: Function) -> Function:
     def call(*args: Any, **kwargs: Any) -> Any:
         if not settings.current().checks_calls:
             return function(*args, **kwargs)
-        with settings.config(**_PLAIN):
+        with settings.config(**_LOOSE):
             return function(*args, **kwargs)
 
     return cast(Function, call)

@@ -80,13 +80,13 @@ def signature(*parts: Any) -> tuple[Any, ...]:
 
 
 #: Arguments that are what they compare as, if their type is the same.
-_PLAIN = frozenset((int, bool, str, bytes, NoneType, EllipsisType))
+_COMPARABLE = frozenset((int, bool, str, bytes, NoneType, EllipsisType))
 _SCALAR_TYPES = frozenset((int, float, bool, complex))
 
 
 def _has_large(args: Sequence[Any]) -> bool:
     sizes = [x.size for x in args if x.__class__ is Array or x.__class__ is np.ndarray]
-    return max(sizes, default=0) >= tiering.LARGE
+    return max(sizes, default=0) >= tiering.LARGE_ARRAY
 
 
 def call_placed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -292,7 +292,7 @@ def describe(key: list[Any], x: Any, scope: Scope | None, lifts: bool) -> bool:
         if x.scope is not scope:
             return False
         key.append(x.node.serial)
-    elif kind in _PLAIN:
+    elif kind in _COMPARABLE:
         key += (kind, x)
     elif kind is float:
         key += (kind, x or str(x))  # 0.0 is not -0.0

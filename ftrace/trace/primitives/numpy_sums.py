@@ -33,7 +33,7 @@ _reduce = _add.reduce
 
 #: So many terms NumPy may add in any order; more of them where the sum takes no longer
 #: than to cut it would, as compiled code does.
-_FEW, _FEW_OF_SMALL, _SMALL = 32, 128, 1 << 14
+_FEW_TERMS, _FEW_TERMS_OF_SMALL, _SMALL = 32, 128, 1 << 14
 #: From so many terms on a sum along neighbours is as good in NumPy.
 _PAIRS = 8
 #: Shapes and axes for which it is remembered how they are added up.
@@ -55,7 +55,7 @@ def sum_of(
     if terms == 1:
         return np.array, (dtype,)  # NumPy adds 0, and -0 becomes 0
     size = prod(shape)
-    is_short = terms <= _FEW or (terms <= _FEW_OF_SMALL and size <= _SMALL)
+    is_short = terms <= _FEW_TERMS or (terms <= _FEW_TERMS_OF_SMALL and size <= _SMALL)
     if is_short or dtype.kind not in "fc" or terms == max(shape) == size:
         return _reduce, (axes, dtype, None, True, 0)  # of -0 alone it is +0
     return partial(_sum, axes, dtype), ()
@@ -69,7 +69,7 @@ def _sum(axes: Shape, dtype: np.dtype[Any], x: Array) -> Array:
         taken = _neighbours(x, left)
         if prod([x.shape[a] for a in taken]) < _PAIRS:
             taken = (max(left, key=x.shape.__getitem__),)
-            while x.shape[taken[0]] > _FEW:
+            while x.shape[taken[0]] > _FEW_TERMS:
                 x = _add_chunks(x, taken[0])
         x = _reduce(x, taken, None, None, True, 0)
         left.difference_update(taken)
@@ -91,9 +91,9 @@ def _neighbours(x: Array, axes: set[int]) -> Shape:
 
 
 def _add_chunks(x: Array, axis: int) -> Array:
-    """The sums of terms that are far apart, of which there are `_FEW` or less."""
+    """The sums of terms that are far apart, of which there are `_FEW_TERMS` or less."""
     shape, size = x.shape, x.shape[axis]
-    terms = min(_FEW, math.isqrt(size))
+    terms = min(_FEW_TERMS, math.isqrt(size))
     rows = size // terms
     whole = (slice(None),) * axis
     used = x[(*whole, slice(terms * rows))]
@@ -123,7 +123,7 @@ def add_at(x: Array, index: Any, values: Array) -> None:
     arrays: Any = index if index.__class__ is tuple else (index,)
     if count == 1:  # for all places
         count = max(map(np.size, arrays))
-    few = count < _FEW_OF_SMALL or count < _CROWD * x.size
+    few = count < _FEW_TERMS_OF_SMALL or count < _CROWD * x.size
     if few or x.dtype.kind in "biu":
         _add.at(x, index, values)
         return

@@ -54,7 +54,7 @@ class _Record(Op):
 
     def widens(self, kinds: Sequence[Any]) -> bool:
         """Is it done in wide dtypes for operands of these, some of few bits?"""
-        few = not dtypes.FEW.isdisjoint(kinds)
+        few = not dtypes.FEW_BITS.isdisjoint(kinds)
         return few and self.family not in MOVING and not self.moves
 
     def render(self, node: Node) -> str:
@@ -157,7 +157,7 @@ class Primitive(_Record):
         avals = [node.aval for node in src]
         aval = self.infer(arg, *avals)
         for x in avals:  # asked here, as each node is made here
-            if x.dtype in dtypes.FEW and self.widens((x.dtype,)):
+            if x.dtype in dtypes.FEW_BITS and self.widens((x.dtype,)):
                 return _recast(self(*map(_widen, src), arg=arg), aval)
         return make_node(self, aval, src, arg)
 

@@ -444,7 +444,7 @@ def aval_of(value: Value) -> ShapedArray:
             check_unmasked(value)
         dtype, weak = dtypes.numpy_type(value)
         dtypes.kind(dtype)
-        if weak and dtype is dtypes.int64 and not _LEAST <= value <= _MOST:
+        if weak and dtype is dtypes.int64 and not _LEAST_INT32 <= value <= _MOST_INT32:
             return LargeInteger.of_dtype(dtype)
         return ShapedArray.of(value.shape, dtype, weak)
     if isinstance(value, (bool, int, float, complex)):
@@ -518,7 +518,7 @@ def find_array(value: Any) -> Any:
 
 
 #: What an integer that decides nothing about its dtype is between.
-_LEAST, _MOST = dtypes.limits(dtypes.int32)
+_LEAST_INT32, _MOST_INT32 = dtypes.limits(dtypes.int32)
 #: Integers that take the dtype of what is beside them.
 _INTEGERS: dict[type[Any], str] = {int: "Python int", np.int64: "numpy.int64"}
 
@@ -532,8 +532,8 @@ def check_fits(value: complex, dtype: np.dtype[Any]) -> None:
         is_large = type(value.node.aval) is LargeInteger
         if is_large and dtypes.is_integer(dtype) and dtype.itemsize < 8:
             raise errors.DtypeOverflowError(
-                f"an integer argument below {_LEAST} or above {_MOST} does not fit "
-                f"{dtype}; take a wider dtype, or pass a float",
+                f"an integer argument below {_LEAST_INT32} or above {_MOST_INT32} does "
+                f"not fit {dtype}; take a wider dtype, or pass a float",
                 value.origin,
             )
     elif type(value) in _INTEGERS and dtypes.is_integer(dtype):

@@ -34,7 +34,7 @@ _MAPPING: tuple[type[Any], ...] = (Mapping,)
 
 
 #: Sizes below this are compiled apart.
-_LEAST = 2
+_LEAST_OPEN = 2
 
 
 class Chosen(NamedTuple):
@@ -302,10 +302,10 @@ class Dynamic:
                 self._measure(leaf, types[number], sizes)
         dims = {
             name: Dim(
-                name, max(self._symbols[name].min, _LEAST), self._symbols[name].max
+                name, max(self._symbols[name].min, _LEAST_OPEN), self._symbols[name].max
             )
             for name, size in sizes.items()
-            if size >= _LEAST
+            if size >= _LEAST_OPEN
         }
         for number, leaf in enumerate(leaves):
             if leaf is None:

@@ -154,7 +154,7 @@ def _apply(found: _Applies, graph: g.Graph, values: Sequence[Value]) -> list[Any
 
 #: Numbers of a graph that become inputs of a program, at the most: each is one more
 #: argument of every call. A graph with more is compiled as it is.
-MOST = 32
+MOST_NUMBERS = 32
 
 
 def numbers_of(outputs: Sequence[g.Node]) -> list[g.Node]:
@@ -176,7 +176,7 @@ def numbers_of(outputs: Sequence[g.Node]) -> list[g.Node]:
         refused.update([holds[source] for source in held])
     kept = [x for x, number in holds.items() if x is number and x.dtype != np.bool_]
     kept = [x for x in kept if x not in refused]
-    return kept if len(kept) <= MOST else []
+    return kept if len(kept) <= MOST_NUMBERS else []
 
 
 def _like_another(graph: g.Graph) -> _Applies | None:

@@ -63,7 +63,7 @@ LOST_CACHED = 1024
 SIGNATURE_BYTES, CLASS_BYTES = 3600, 5600
 
 #: Leaves that are no arrays of ours, and nothing that could hold leaves.
-_PLAIN = frozenset((np.ndarray, float, int, bool, complex))
+_FOREIGN_LEAVES = frozenset((np.ndarray, float, int, bool, complex))
 
 
 @overload
@@ -414,7 +414,7 @@ class Jitted(RecordedCallable, flat.Travels):
             place = partial(place_results, traced.graph, values, device=self._device)
         elif self._device is not None and placement.is_choice(get_device(self._device)):
             place = self._stay
-        arrays = [asarray(x) for x in values if type(x) not in _PLAIN]
+        arrays = [asarray(x) for x in values if type(x) not in _FOREIGN_LEAVES]
         device = self.target(arrays, traced.graph)
         key = device.name, config.compile_key
         ready: Ready | None = traced.programs.get(key)

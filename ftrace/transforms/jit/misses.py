@@ -36,7 +36,7 @@ MISSES_RETAINED = 64
 #: where there are a thousand leaves.
 _COMPARED = 8
 #: Seconds that a stage has to take to be told.
-_LEAST = 5e-5
+_LEAST_SECONDS = 5e-5
 #: Leaves that a text names.
 _NAMED = 4
 #: Lines whose functions are counted, the latest ones.
@@ -76,7 +76,7 @@ class Miss(Shown):
         stages = [
             f"{name} in {1e3 * getattr(self, name):.1f} ms"
             for name in ("traced", "lowered", "compiled")
-            if getattr(self, name) >= _LEAST
+            if getattr(self, name) >= _LEAST_SECONDS
         ]
         did = ", ".join(stages) or "traced"
         return f"{self.origin or 'somewhere'}: {self.function} was {did}: {self.why}"

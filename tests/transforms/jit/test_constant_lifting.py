@@ -14,7 +14,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Node
 from ftrace.trace.tracing.trace import trace
 from ftrace.transforms.jit import eager_programs
-from ftrace.transforms.jit.eager_programs import MOST, numbers_of
+from ftrace.transforms.jit.eager_programs import MOST_NUMBERS, numbers_of
 from tests.support.covering import covering
 
 X = fnp.asarray(np.linspace(-2, 3, 24, dtype=np.float32).reshape(4, 6))
@@ -215,7 +215,7 @@ def test_what_decides_code_is_no_number() -> None:
 
 def test_graphs_of_very_many_numbers_are_left_alone() -> None:
     def f(x: Any) -> Any:
-        for i in range(MOST + 1):
+        for i in range(MOST_NUMBERS + 1):
             x = fnp.tanh(x * (i + 0.25))
         return x
 

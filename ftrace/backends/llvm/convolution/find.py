@@ -44,7 +44,7 @@ FLOATS = (dtypes.float32, dtypes.float64)
 #: Fewer products are not worth the code. This bounds its size: without it 3×3 taps of
 #: 8² pixels of 16 channels, each by itself, are 320 instructions, not 126, and 2→4
 #: channels 159, not 96. With 2¹⁸ no row differs, with 2²⁰ five are other loops.
-_LEAST = 1 << 14
+_LEAST_PRODUCTS = 1 << 14
 #: So far apart elements are picked from vectors side by side. With 1 strided 16 of
 #: 32→64, 28² and its gradient by filters are no convolutions, with 2 or 16 no row
 #: differs.
@@ -141,7 +141,7 @@ def is_sum_of_products(kernel: Kernel, plan: Contraction) -> bool:
     (total,), factors = plan.reduces, (*plan.left, *plan.right)
     if len(plan.left) != 1 or len(factors) != 2:
         return False
-    if prod(map(size_of, (*kernel.axes, *plan.ranges))) < _LEAST:
+    if prod(map(size_of, (*kernel.axes, *plan.ranges))) < _LEAST_PRODUCTS:
         return False
     term = product_of(total)
     if term is None or set(term.src) != set(factors) or total.dtype not in FLOATS:

@@ -30,7 +30,7 @@ from ftrace.trace.primitives.sources import const, const_p
 
 #: Kernels that one becomes, at most: a bound of code. With 2 spread images and the
 #: gradient by images, strided 16 of 32→64, 28² stay one, with 8 or 128 no row differs.
-_MOST = 32
+_MOST_KERNELS = 32
 
 
 class _Condition(NamedTuple):
@@ -60,7 +60,7 @@ def phases(kernel: ir.Kernel, facts: Facts) -> list[ir.Kernel]:
         for r, c in form.terms.items():
             if r in kernel.axes and c % step and steps.setdefault(r, step) != step:
                 return [kernel]
-    if not steps or prod(steps.values()) > _MOST:
+    if not steps or prod(steps.values()) > _MOST_KERNELS:
         return [kernel]
     found: list[ir.Kernel] = []
     for firsts in product(

@@ -40,7 +40,7 @@ Allocate = Callable[[int], Buffer]
 Memory = tuple[Buffer, Any]
 
 #: How many schedules are tried.
-MOST = 24
+MOST_SCHEDULES = 24
 #: Rounds of timings. After the second and each later one the slower half goes, down to
 #: so many that are left.
 ROUNDS, FINALISTS = 12, 3
@@ -154,7 +154,7 @@ def candidates_of(kernel: Kernel, ways: Ways) -> Iterator[Candidate]:
         own = {kernel: rendered}.__getitem__
         (made,) = compile_kernels([kernel], own, 1, way=number)
         yield Candidate(number, "\n".join(map(str, rendered.schedules)), made)
-        if len(seen) == MOST:
+        if len(seen) == MOST_SCHEDULES:
             return
 
 

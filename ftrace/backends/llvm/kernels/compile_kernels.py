@@ -60,7 +60,7 @@ from ftrace.trace.primitives.sources import const, const_p
 # Numbers become data.
 
 #: A kernel with more numbers keeps them, one of several that are alike with still more.
-MOST, MOST_ALIKE = 8, 64
+MOST_NUMBERS, MOST_NUMBERS_ALIKE = 8, 64
 #: A kernel that loads its numbers from one more buffer, and that buffer.
 General = tuple[Kernel, np.ndarray[Any, Any] | None]
 
@@ -92,7 +92,7 @@ def without_numbers(kernel: Kernel, alike: bool = False) -> General:
     if any(node.op is reduce_p for node in nodes):
         return kernel, None
     found = _numbers(kernel, nodes, alike)
-    if not 0 < len(found) <= (MOST_ALIKE if alike else MOST):
+    if not 0 < len(found) <= (MOST_NUMBERS_ALIKE if alike else MOST_NUMBERS):
         return kernel, None
     dtype, number = found[0].dtype, len(kernel.buffers)
     buffer = param(number, dtype, len(found))

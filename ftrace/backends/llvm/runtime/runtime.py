@@ -25,7 +25,13 @@ from ftrace.backends.llvm.compile import emit_own, link
 from ftrace.backends.llvm.ir.symbols import GIVE, POLL, STOP, TAKE
 from ftrace.ground.fork_safe import Once
 from ftrace.trace.arrays import buffer as buffers
-from ftrace.trace.arrays.buffer import FENCED, LARGE, Buffer, HostAllocator, Memory
+from ftrace.trace.arrays.buffer import (
+    FENCED,
+    LARGE_ALLOCATION,
+    Buffer,
+    HostAllocator,
+    Memory,
+)
 
 #: Stacks keep at most this part of the machine's memory for the next ones.
 CACHED_SHARE = 8
@@ -148,6 +154,6 @@ class WarmAllocator(HostAllocator):
             return self._take(size)
 
     def _obtain(self, nbytes: int) -> Any:
-        if nbytes >= LARGE and nbytes > buffers.free_memory():
+        if nbytes >= LARGE_ALLOCATION and nbytes > buffers.free_memory():
             raise MemoryError
         return super()._obtain(nbytes)

@@ -22,13 +22,13 @@ from ftrace.backends.llvm.scalar.instructions import Instructions, Row
 from ftrace.lower.legalize.special import tables_of
 
 #: Bits of a register, at the least and at the most.
-_LEAST, _MOST = 128, 512
+_LEAST_BITS, _MOST_BITS = 128, 512
 
 #: Of getmant: the mantissa in [3/4, 3/2), NaN for what is less than 0.
 _THREE_QUARTERS_OR_NAN = 0b1011
 
 
-def _in_registers(row: Row, least: int = _LEAST) -> Row:
+def _in_registers(row: Row, least: int = _LEAST_BITS) -> Row:
     """A row for vectors of `least` to 512 bits as one for all lengths and scalars."""
 
     def fit(o: Instructions, t: Type, *x: str) -> str:
@@ -37,7 +37,7 @@ def _in_registers(row: Row, least: int = _LEAST) -> Row:
             whole = row(o, wide, *[o.splat(a, wide) for a in x])
             return o.pure(f"extractelement {wide} {whole}, i32 0", whole)
         width = t.lanes * t.bits
-        if least <= width <= _MOST:
+        if least <= width <= _MOST_BITS:
             return row(o, t, *x)
         if width < least:
             places = [lane % t.lanes for lane in range(wide.lanes)]
@@ -58,7 +58,7 @@ def _intrinsic(o: Instructions, t: Type, word: str, *operands: tuple[str, str]) 
     """An intrinsic of vectors and immediates, in all lanes, rounding as usual."""
     kind, width = "ps" if t.bits == 32 else "pd", t.lanes * t.bits
     given = [*operands, (f"i{max(t.lanes, 8)}", "-1")]
-    if width == _MOST:
+    if width == _MOST_BITS:
         given.append(("i32", "4"))
     call = o.writer.call(t, f"@llvm.x86.avx512.mask.{word}.{kind}.{width}", *given)
     return o.pure(call, *[text for kind, text in operands if kind == t.text])
@@ -123,7 +123,7 @@ def table(function: str, row: int) -> Row:
         low, high = (t.lanewise(numbers[n : n + t.lanes]) for n in (0, t.lanes))
         return _permute(o, t, low, bits, high)
 
-    return _in_registers(look_up, least=_MOST)
+    return _in_registers(look_up, least=_MOST_BITS)
 
 
 def from_table(table: Sequence[str]) -> Row:
@@ -142,7 +142,7 @@ def from_table(table: Sequence[str]) -> Row:
             bit *= 2
         return found[0]
 
-    return _in_registers(look_up, least=_MOST)
+    return _in_registers(look_up, least=_MOST_BITS)
 
 
 def _permute(o: Instructions, t: Type, low: str, index: str, high: str) -> str:

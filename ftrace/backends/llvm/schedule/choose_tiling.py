@@ -39,7 +39,7 @@ _UNITS = 256
 _LONG_BODY = 64
 _LONG_BODY_OF_FEW = 16
 #: So few elements: with 2⁸ the dynamic softmax differs, with 2¹⁴ the row of float16.
-_FEW = 1 << 12
+_FEW_ELEMENTS = 1 << 12
 #: Operations in a reduce whose copies a processor overlaps by itself. With 4 four rows
 #: are interleaved, too, with 64 four are not; with 16 no row differs.
 _LIGHT_BODY = 8
@@ -216,7 +216,7 @@ class Chooser:
         if not self.target.decides("unroll_vectors"):
             unroll = 1
         whole = max(tiling.size_of(loop.axis) // vector[1], 1)
-        few = tiling.size_of(loop.axis) <= _FEW
+        few = tiling.size_of(loop.axis) <= _FEW_ELEMENTS
         masked = self.target.masked and weight > (
             _LONG_BODY_OF_FEW if few else _LONG_BODY
         )

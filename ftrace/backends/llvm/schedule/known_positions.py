@@ -61,7 +61,7 @@ from ftrace.trace.symbolic import same_size
 #: A longer axis beside it has so many steps, which fill a vector of AVX2. With 4 the
 #: greatest of 2×2 of 2000 images of 8² is 154 instructions, and 594 for AVX2, not 62
 #: and 63; with 64 six rows of 28² and 56² are not written out.
-_LEAST = 8
+_LEAST_STEPS = 8
 #: What is written out or cut has so many expressions at most: a bound of code. With 400
 #: the gradients of the depthwise row of 56² are not cut, and 4 of 30,000 results of 200
 #: operations each, transposed, are 476 instructions, not 1297; with more no row
@@ -71,7 +71,7 @@ _EXPRESSIONS = 1500
 #: instructions, with the bound above 786. With 2³⁰ results three rows are not written
 #: out, with 2⁸ or 2¹⁶ no row differs.
 _EXPRESSIONS_OF_FEW = 200
-_FEW = 1 << 12
+_FEW_RESULTS = 1 << 12
 #: Elements of a window at most, a bound of code: with 49 the greatest of 7×7 by 2 of
 #: 512 images of 56² is 2461 instructions, not 151, and 5728 for AVX2; with 4 four rows
 #: of 3×3 are not written out, with 9 no row differs.
@@ -189,7 +189,7 @@ def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
 
 def _most_expressions(kernel: ir.Kernel) -> int:
     """How many expressions of a kernel are worth their code."""
-    return _EXPRESSIONS if prod(kernel.shape) > _FEW else _EXPRESSIONS_OF_FEW
+    return _EXPRESSIONS if prod(kernel.shape) > _FEW_RESULTS else _EXPRESSIONS_OF_FEW
 
 
 def without_short_axes(kernel: ir.Kernel, facts: Facts, target: Target) -> ir.Kernel:
@@ -219,7 +219,7 @@ def _takes_turns(
     kernel: ir.Kernel, short: Node, long: Node, facts: Facts, most: int
 ) -> bool:
     """Do stores or loads over both axes lie side by side, and stores not apart?"""
-    if ix.size_of(long) < _LEAST:
+    if ix.size_of(long) < _LEAST_STEPS:
         return False
     size, found = ix.size_of(short), False
     for store in kernel.stores:
@@ -291,7 +291,7 @@ def _moves_in_windows(
     inside: list[Node], long: Node, short: list[Node], facts: Facts, most: int
 ) -> bool:
     """Do windows with borders move along it?"""
-    if ix.size_of(long) < _LEAST:
+    if ix.size_of(long) < _LEAST_STEPS:
         return False
     for node in inside:
         if node.op is not ir.load_p or len(node.src) < 3:
@@ -306,7 +306,7 @@ def _runs_within(
     inside: list[Node], long: Node, short: Node, facts: Facts, most: int
 ) -> bool:
     """Do all loads over a short range run through what one step of an axis skips?"""
-    if not 2 <= ix.size_of(short) <= most or ix.size_of(long) < _LEAST:
+    if not 2 <= ix.size_of(short) <= most or ix.size_of(long) < _LEAST_STEPS:
         return False
     forms = [facts.affine[index_of(n)].terms for n in inside if n.op is ir.load_p]
     return bool(forms) and all(

@@ -41,7 +41,7 @@ from ftrace.trace.primitives.sources import const
 #: 4 NCHW → NHWC + relu takes 2.3 times as long, with 16 1000×300 1.3 times (AMD EPYC).
 SIDE = 8
 #: Shorter axes are not worth it; 20×1000 not transposed takes 2.7 times as long.
-_LEAST = 8
+_SHORTEST_AXIS = 8
 #: Operations on an element at most, whose code is repeated for each row of a square.
 #: With 0 NCHW → NHWC + relu is not transposed, with 3 or 50 no row differs.
 _LIGHT = 6
@@ -70,7 +70,7 @@ def _find(kernel: ir.Kernel, facts: Facts, target: Target) -> Schedule | None:
     combines = any(store.combine for store in kernel.stores)
     if kernel.ordered or combines or any(n.op is ir.reduce_p for n in nodes):
         return None
-    wide = [a for a in kernel.axes if ir.axis_of(a).size >= _LEAST]
+    wide = [a for a in kernel.axes if ir.axis_of(a).size >= _SHORTEST_AXIS]
     indices = [store.index for store in kernel.stores]
     columns = [a for a in wide if all(_step(i, a, facts) == 1 for i in indices)]
     if not columns:

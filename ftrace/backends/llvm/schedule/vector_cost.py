@@ -174,10 +174,10 @@ class VectorCosts:
 
 
 #: Interleaved vectors at most, and instructions of a body.
-_MOST = 4
+_MOST_INTERLEAVED = 4
 _LONGEST = 1600
 #: Vectors of a kernel that is worth more code: it then runs for some microseconds.
-_LEAST = 1 << 10
+_MIN_VECTORS = 1 << 10
 
 
 def count_interleaved(
@@ -199,14 +199,14 @@ def count_interleaved(
     if not target.decides("interleave_vectors") or kernel.is_dynamic:
         return 1
     vectors = prod(kernel.shape) // lanes
-    if vectors < _LEAST or not all(isinstance(s, Let | Store) for s in loop.body):
+    if vectors < _MIN_VECTORS or not all(isinstance(s, Let | Store) for s in loop.body):
         return 1
     nodes = [n for n in usual(loop.body) if loop.axis in facts.free[n]]
     chain, busy = cycles(nodes)
     alone = max(busy, chain * min(1.0, len(nodes) / target.look_ahead))
     if vectors * alone <= _cycles_of_memory(kernel, target):
         return 1
-    most = _MOST if chain > busy * 1.5 else 2 if chain > busy else 1
+    most = _MOST_INTERLEAVED if chain > busy * 1.5 else 2 if chain > busy else 1
     while most > 1 and most * len(nodes) > _LONGEST:
         most //= 2
     return most

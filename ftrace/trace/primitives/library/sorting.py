@@ -43,8 +43,8 @@ from ftrace.trace.symbolic import same_size
 
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 #: Integers with the bits of floats of a width, and the bits of -0.0 as one of them.
-_LEAST = {width: (of, -1 << (8 * width - 1)) for width, of in _SIGNED.items()}
-_PLAIN = frozenset(np.dtype(char) for char in "?bBhHiIlLqQefd")
+_NEGATIVE_ZEROS = {width: (of, -1 << (8 * width - 1)) for width, of in _SIGNED.items()}
+_SORTED_BY_NUMPY = frozenset(np.dtype(char) for char in "?bBhHiIlLqQefd")
 
 
 def position_dtype(size: int) -> np.dtype[Any]:
@@ -71,7 +71,7 @@ def has_negative_zero(x: Array) -> bool:
     """Is one of these floats -0.0, whose bits are the least integer?"""
     if not x.size:
         return False
-    integer, least = _LEAST[x.dtype.itemsize]
+    integer, least = _NEGATIVE_ZEROS[x.dtype.itemsize]
     return bool(x.view(integer).min() == least)
 
 
@@ -97,7 +97,7 @@ def _split_at_kth(x: Array) -> list[Array]:
     """A key as such that NumPy can sort: a complex one as two."""
     if dtypes.is_complex(x.dtype):
         return [x.real, x.imag]
-    return [x if x.dtype in _PLAIN else _widen(x)]
+    return [x if x.dtype in _SORTED_BY_NUMPY else _widen(x)]
 
 
 def _widen(x: Array) -> Array:

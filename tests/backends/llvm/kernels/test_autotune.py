@@ -65,7 +65,7 @@ def test_every_schedule_gives_the_same_bits(
 ) -> None:
     function, arguments = PROGRAMS[program]
     expected = np.asarray(ft.jit(function)(*arguments), np.float32)
-    monkeypatch.setattr(autotune, "MOST", 7)
+    monkeypatch.setattr(autotune, "MOST_SCHEDULES", 7)
     for pick in (-1, -3):
 
         def choose(candidates: Any, *_: Any, pick: int = pick) -> int:
@@ -95,7 +95,7 @@ def test_sums_in_another_order_are_not_tried(monkeypatch: pytest.MonkeyPatch) ->
 def test_most_programs_have_several_schedules(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(autotune, "MOST", 4)
+    monkeypatch.setattr(autotune, "MOST_SCHEDULES", 4)
     x = normal(300, 511)
     tuned(lambda x: ft.nn.softmax(x @ x.T) * 3, (x,))
     shown = capsys.readouterr().err.split("tuning kernels")[1:]

@@ -13,8 +13,8 @@ import ftrace.numpy as fnp
 from ftrace.backends.llvm import device as device_module
 from ftrace.backends.llvm.device import CPU, render_kernel
 from ftrace.backends.llvm.kernels.compile_kernels import (
-    MOST,
-    MOST_ALIKE,
+    MOST_NUMBERS,
+    MOST_NUMBERS_ALIKE,
     general_kernels,
     without_numbers,
 )
@@ -87,9 +87,9 @@ def test_kernels_of_many_numbers_keep_them() -> None:
 
         return run
 
-    assert general(terms(MOST), X)[1] is not None
-    kernel = general(terms(MOST + 1), X)
-    assert kernel == (kernels_of(terms(MOST + 1), X)[0], None)
+    assert general(terms(MOST_NUMBERS), X)[1] is not None
+    kernel = general(terms(MOST_NUMBERS + 1), X)
+    assert kernel == (kernels_of(terms(MOST_NUMBERS + 1), X)[0], None)
 
 
 def in_parts(*rows: list[float]) -> Callable[..., Any]:
@@ -110,18 +110,18 @@ def codes_of(function: Callable[..., Any]) -> list[tuple[Kernel, Any]]:
 
 
 def test_kernels_of_a_program_that_are_alike_are_one_with_many_numbers_too() -> None:
-    many = [0.7 + k / 64 for k in range(MOST)]
+    many = [0.7 + k / 64 for k in range(MOST_NUMBERS)]
     # 2 is not plain, beside others it is a number like them.
     alike = in_parts(many, [3 * number for number in many], [2.0, *many[1:]])
     (first, numbers), *others = codes_of(alike)
     assert {kernel for kernel, _ in others} == {first}
-    assert len(numbers) == 2 * MOST
+    assert len(numbers) == 2 * MOST_NUMBERS
     assert {tuple(own) for _, own in others} != {tuple(numbers)}
     check(alike, X)
     zero = in_parts(many, [-0.3, *many[1:]])  # -0.3 + 0.3: what adds 0 is another one
     assert len({kernel for kernel, _ in codes_of(zero)}) == 2
     check(zero, X)
-    more = [0.7 + k / 64 for k in range(MOST_ALIKE)]
+    more = [0.7 + k / 64 for k in range(MOST_NUMBERS_ALIKE)]
     assert all(own is None for _, own in codes_of(in_parts(more, more[::-1])))
 
 
@@ -129,7 +129,7 @@ def test_the_source_of_kernels_from_disk_is_that_of_their_code(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiering, "STORED_NODES", 0)
-    many = [0.7 + k / 64 for k in range(MOST)]
+    many = [0.7 + k / 64 for k in range(MOST_NUMBERS)]
     graph = ft.make_graph(in_parts(many, [3 * number for number in many]))(X)
     texts: list[list[str]] = []
     with ft.config(cache_dir=str(tmp_path)):
