@@ -15,7 +15,7 @@ from typing import Any
 
 from ftrace.backends.llvm.emit import blocked_ranges
 from ftrace.backends.llvm.emit.loop_nest import Nest, Span
-from ftrace.backends.llvm.emit.staged_kernel import Scratch, StagedKernel
+from ftrace.backends.llvm.emit.staged_kernel import StagedKernel
 from ftrace.backends.llvm.ir.writer import Type, literal
 from ftrace.backends.llvm.schedule import index_facts, layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.prefetch import loads_along, prefetch_along
@@ -41,11 +41,7 @@ class ScheduleEmitter:
         self.schedule, self.staged = schedule, staged
         for view in schedule.views:
             staged.new_view(view.buffer, view.group)
-        self.memory: dict[tuple[str, Node], Scratch] = {}
-        for found in schedule.memory():
-            padded = isinstance(found, layout.Panel) and found.padded
-            dtype, size = found.node.dtype, (found.rows, found.pitch)
-            self.memory[found.key] = staged.new_panel(dtype, *size, padded)
+        self.memory = staged.new_panels(schedule.memory())
         for found in schedule.memory():
             self._clear_at_first(found)
         self.made = {

@@ -20,8 +20,8 @@ from ftrace.backends.llvm.emit.emit_values import Opened
 from ftrace.backends.llvm.emit.loop_nest import Nest, Span
 from ftrace.backends.llvm.ir.symbols import GIVE, STOP, TAKE
 from ftrace.backends.llvm.ir.writer import Type, Writer, digits, literal
+from ftrace.backends.llvm.schedule import layout
 from ftrace.backends.llvm.schedule.index_facts import Facts
-from ftrace.backends.llvm.schedule.layout import Cut
 from ftrace.backends.llvm.schedule.tiling_ir import OWN_RANGES, RangeTiling, Tiling
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
@@ -32,24 +32,20 @@ from ftrace.trace.symbolic import is_dynamic, same_size
 
 #: Scratch beyond this is not on the stack: a thread may have a small one.
 _STACK = 160 << 10
-_GIVEN = f"call void @{GIVE}(ptr %scratch)"
-#: The block in which the work goes on, if there is memory.
-_WORK = "work"
 #: Ranges that name where blocks begin are numbered from here.
 _FIRST_NUMBER = OWN_RANGES + 8
 
 
-def _take_scratch(nbytes: int) -> list[str]:
-    """Takes so much scratch; without memory the call is stopped."""
-    return [
-        f"  %scratch = call ptr @{TAKE}(i64 {nbytes})",
-        "  %scratch.none = icmp eq ptr %scratch, null",
-        f"  br i1 %scratch.none, label %stop, label %{_WORK}",
-        "stop:",
-        f"  call void @{STOP}(ptr %buffers)",
-        "  ret void",
-        f"{_WORK}:",
-    ]
+def _take_scratch(writer: Writer, nbytes: int) -> str:
+    """Takes so much until the function returns; without memory the call is stopped."""
+    take = writer.call("ptr", f"@{TAKE}", ("i64", nbytes), symbol=TAKE)
+    scratch = writer.here(take)
+    none = writer.here(f"icmp eq ptr {scratch}, null")
+    stop = writer.call("void", f"@{STOP}", ("ptr", "%buffers"), symbol=STOP)
+    writer.return_if(none, stop)
+    give = writer.call("void", f"@{GIVE}", ("ptr", scratch), symbol=GIVE)
+    writer.at_return(give)
+    return scratch
 
 
 @dataclass(eq=False)
@@ -80,7 +76,7 @@ class Unit(NamedTuple):
     """
 
     number: str
-    blocks: dict[Cut, str]
+    blocks: dict[layout.Cut, str]
     count: Any
 
 
@@ -99,8 +95,6 @@ class StagedKernel:
     opened: list[Opened] = field(default_factory=list[Opened])
     _ranges: int = _FIRST_NUMBER
     _buffers: int = 0
-    _stack: int = 0
-    _heap: int = 0
 
     @property
     def writer(self) -> Writer:
@@ -117,58 +111,55 @@ class StagedKernel:
         self.facts.learn([node])
         return node
 
-    def new_panel(
-        self, dtype: np.dtype[Any], rows: int, pitch: int, padded: bool = False
-    ) -> Scratch:
-        """Scratch memory; `padded` if rows are whole vectors long, whatever is in them.
+    def new_panels(
+        self, wanted: Sequence[layout.Memory]
+    ) -> dict[tuple[str, Node], Scratch]:
+        """Scratch memory: on the stack while there is room, before all else is done.
 
-        Vectors are then read and written whole at the end of a row, too.
+        In padded rows vectors are read and written whole at the end, too.
         """
-        number = len(self.kernel.buffers) + self._buffers
-        self._buffers += 1
-        panel = Scratch(self, number, dtype, rows, pitch)
-        # Vectors at the end of a row may reach beyond the last one.
-        nbytes = panel.size * dtype.itemsize + 2 * self.target.vector_bytes
-        self.values.add_buffer(number, self._allocate(nbytes), panel.size)
-        if padded:
-            self.values.padded.add(number)
-        return panel
+        writer, values, room = self.writer, self.values, _STACK
+        panels = dict[tuple[str, Node], Scratch]()
+        starts, taken = dict[Scratch, int](), 0
+        for found in wanted:
+            number, dtype = self._new_buffer(), found.node.dtype
+            panel = Scratch(self, number, dtype, found.rows, found.pitch)
+            panels[found.key] = panel
+            if isinstance(found, layout.Panel) and found.padded:
+                values.padded.add(number)
+            # Vectors at the end of a row may reach beyond the last one.
+            nbytes = panel.size * dtype.itemsize + 2 * self.target.vector_bytes
+            if nbytes <= room:
+                room -= nbytes
+                place = writer.here(f"alloca [{nbytes} x i8], align 64")
+                values.add_buffer(number, place, panel.size)
+            else:
+                starts[panel] = taken
+                taken += -(-nbytes // 64) * 64 + 64
+        scratch = _take_scratch(writer, taken) if taken else ""
+        for panel, start in starts.items():
+            place = writer.here(f"getelementptr i8, ptr {scratch}, i64 {start}")
+            values.add_buffer(panel.number, place, panel.size)
+        return panels
 
     def new_view(self, number: int, group: int) -> None:
         """A buffer of the kernel is seen as elements `group` times as large."""
-        view = len(self.kernel.buffers) + self._buffers
-        self._buffers += 1
+        view = self._new_buffer()
         size = self.values.sizes[number] // group
         self.values.add_buffer(view, self.values.buffer(number), size)
         if number not in self.values.fixed:
             self.values.fixed.discard(view)  # nothing is written there
 
-    def _allocate(self, nbytes: int) -> str:
-        writer = self.writer
-        assert writer.level.depth == 0
-        if self._stack + nbytes <= _STACK:
-            self._stack += nbytes
-            return writer.memory(f"[{nbytes} x i8]")
-        if not self._heap:
-            writer.declare(f"declare ptr @{TAKE}(i64)", TAKE)
-            writer.declare(f"declare void @{GIVE}(ptr)", GIVE)
-            writer.declare(f"declare void @{STOP}(ptr)", STOP)
-            writer.leave_entry(_WORK, _GIVEN)
-        start = self._heap
-        self._heap += -(-nbytes // 64) * 64 + 64
-        return writer.here(f"getelementptr i8, ptr %scratch, i64 {start}")
-
-    def release(self) -> None:
-        """Gives back what was taken: the last thing in the function."""
-        if self._heap:
-            self.writer.end_entry(_take_scratch(self._heap))
-            self.writer.effect(_GIVEN)
+    def _new_buffer(self) -> int:
+        """The number of a buffer that is not the kernel's."""
+        self._buffers += 1
+        return len(self.kernel.buffers) + self._buffers - 1
 
     # Ranges around the parts.
 
     @contextmanager
-    def units(self, places: Sequence[Node | Cut]) -> Generator[Unit, None, None]:
-        """The frame of the function: the loop over its units, and what it gives back.
+    def units(self, places: Sequence[Node | layout.Cut]) -> Generator[Unit, None, None]:
+        """The loop of the function over its units.
 
         Args:
           places: what tells units apart, outermost first: axes, which are open inside,
@@ -188,7 +179,6 @@ class StagedKernel:
                     opened.enter_context(self.at(p, text))
             blocks = {p: text for p, text in found if not isinstance(p, Node)}
             yield Unit(unit, blocks, prod(sizes))
-        self.release()
 
     @contextmanager
     def at(self, node: Node, base: str) -> Generator[None, None, None]:

@@ -250,8 +250,7 @@ class Writer:
         self.declared: dict[str, str] = {}
         self._called = set[str]()
         self.alignment = 0
-        self._entry = self.stack[0].lines  # of the first block, before all others
-        self._last: list[str] = []
+        self._at_return: list[str] = []
         self.nontemporal = False
         self._count = 0
 
@@ -321,41 +320,31 @@ class Writer:
         self.depth_of[name] = level.depth
         return name
 
-    def memory(self, kind: str, name: str = "") -> str:
+    def memory(self, kind: str, name: str) -> str:
         """The address of memory of the function, had once and for all.
 
         Args:
           name: it may be used before the place where the memory is asked for.
         """
-        line = f"alloca {kind}, align 64"
-        if name:
-            self._entry.insert(0, f"  {name} = {line}")
-            return name
-        self._count += 1
-        self._entry.append(f"  %v{self._count} = {line}")
-        return f"%v{self._count}"
+        self.stack[0].lines.insert(0, f"  {name} = alloca {kind}, align 64")
+        return name
 
-    def leave_entry(self, label: str, last: str) -> None:
-        """From here on the function is in another block than the first one.
+    def return_if(self, condition: str, *first: str) -> None:
+        """Returns, where a condition holds, from a kernel's function.
 
         Args:
-          last: what is done before the function returns early.
+          first: what is done before.
         """
-        level = self.stack[0]
-        level.lines, level.label = [], label
-        self._last.append(f"  {last}")
-
-    def end_entry(self, lines: Sequence[str]) -> None:
-        """What the first block ends with, which goes before the one after it."""
-        self._entry.extend(lines)
-
-    def return_if(self, condition: str) -> None:
-        """Returns, where a condition holds, from a kernel's function."""
         out, on = f"stop{condition[2:]}", f"on{condition[2:]}"
         level = self.stack[-1]
         level.lines += [f"  br i1 {condition}, label %{out}, label %{on}", f"{out}:"]
-        level.lines += [*self._last, "  ret void", f"{on}:"]
+        level.lines += [f"  {text}" for text in (*first, *self._at_return)]
+        level.lines += ["  ret void", f"{on}:"]
         level.label = on
+
+    def at_return(self, text: str) -> None:
+        """An instruction without a result wherever the function returns from now on."""
+        self._at_return.append(text)
 
     def effect(self, text: str) -> None:
         """An instruction without a result, in the innermost level."""
@@ -529,9 +518,8 @@ class Writer:
     def text(self, head: str, result: str = "void") -> str:
         """The same of another head; `result` is what it gives, with its type."""
         (body,) = self.stack
-        entry = [] if body.lines is self._entry else self._entry
-        lines = ["entry:", *entry, *body.lines, f"  ret {result}"]
-        return "\n".join([f"define {head} {{", *lines, "}", ""])
+        last = [f"  {text}" for text in (*self._at_return, f"ret {result}")]
+        return "\n".join([f"define {head} {{", "entry:", *body.lines, *last, "}", ""])
 
 
 # Indices.
