@@ -34,6 +34,12 @@ _FEW_STEPS = 64
 #: went without, 300 of 10×10 @ (10×10).T would take 4.4 times as long, and if none did,
 #: 2000 of 6×6 2.1 times (AMD EPYC, as all such figures here).
 _WORTH_PANELS, _LITTLE = 1 << 13, 1 << 9
+#: Rows, columns and terms that are worth a block: with 2 the forces of 1024 bodies are
+#: in blocks, with 8 no row differs.
+_FEWEST = 4
+#: Rows of right operands, of so many terms, push each other out where they lie on few
+#: sets of the cache. With 0 or 2048 no row differs.
+_DEEP = 256
 #: How many times as many terms a sum has as there are columns: in blocks 100 of
 #: 4×64 @ (4×64).T would take 2.3 times as long.
 _LONG_SUM = 8
@@ -227,7 +233,8 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
     footprint = depth * width * item
     in_place = reads_in_place(plan, facts) and not _is_narrow(plan, target)
     height = prod(size_of(a) for a in plan.rows)
-    if height < (2 if in_place else 4) or depth < 4 or width < 4:
+    least = 2 if in_place else _FEWEST
+    if height < least or depth < _FEWEST or width < _FEWEST:
         return False
     if not in_place:
         each = height * depth * width
@@ -248,15 +255,15 @@ def is_worthwhile(plan: Contraction, facts: Facts, target: Target) -> bool:
         # Rows of a multiple of half a way begin on two sets of the first cache: with
         # vectors of 32 bytes 1000×350 @ 350×512 would take 2.6 times as long, with 64
         # the same.
-        pushed = pitch % (target.l1_way // 2) == 0 and depth > 256
+        pushed = pitch % (target.l1_way // 2) == 0 and depth > _DEEP
         return far or pushed
-    if far and depth > 256 and _is_one_matrix(plan) and target.decides("few_rows"):
+    if far and depth > _DEEP and _is_one_matrix(plan) and target.decides("few_rows"):
         return bool(conflict_free_rows(plan, facts, target))
     row = max(plan.rows, key=size_of)
     together = rows_together(plan.left, row, facts, target)
     aliased = pitch % (target.l1_way // 4) == 0
     aliased = aliased or together < min(size_of(row), MOST_ROWS)
-    return aliased and depth > 256 and far and height >= 4
+    return aliased and depth > _DEEP and far and height >= _FEWEST
 
 
 def _is_narrow(plan: Contraction, target: Target) -> bool:
