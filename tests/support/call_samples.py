@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import ftrace.numpy as fnp
+from ftrace.backends.base import get_device
 from ftrace.backends.llvm.call import object_layout
 from ftrace.trace.arrays.array import Array
 from ftrace.trace.tiering import CALLS_BEFORE_BOUND
@@ -18,6 +20,18 @@ from ftrace.trace.tiering import CALLS_BEFORE_BOUND
 ROOT = Path(__file__).parents[2]
 #: The first is traced, some are found again, then one is bound, and two are native.
 CALLS = CALLS_BEFORE_BOUND + 4
+
+
+def plain(function: Callable[..., Any], *args: Any) -> Any:
+    """A call in which nothing is native."""
+    native = get_device("cpu").native()  # type: ignore[attr-defined]
+    if native is None:
+        return function(*args)
+    native.put("recording", 1)
+    try:
+        return function(*args)
+    finally:
+        native.put("recording", 0)
 
 
 def is_native(jitted: Any) -> bool:

@@ -28,6 +28,7 @@ from ftrace.trace.arrays.array import Array, ArrayLike
 from ftrace.trace.eager import composite
 from ftrace.trace.eager.function_objects import Eager, member
 from ftrace.trace.primitives import elementwise
+from tests.support.call_samples import plain
 
 #: The eighth is learned, and two more are native.
 CALLS = tiering.CALLS_BEFORE_RECORD + 3
@@ -52,18 +53,6 @@ def values(shape: Any, dtype: Any, seed: int) -> Array:
         if np.dtype(dtype).kind == "c"
         else fnp.asarray(numbers.astype(dtype))
     )
-
-
-def plain(function: Callable[..., Any], *args: Any) -> Any:
-    """A call in which nothing is native."""
-    native = get_device("cpu").native()  # type: ignore[attr-defined]
-    if native is None:
-        return function(*args)
-    native.put("recording", 1)
-    try:
-        return function(*args)
-    finally:
-        native.put("recording", 0)
 
 
 def same(found: Any, expected: Any) -> None:

@@ -24,6 +24,7 @@ from ftrace.trace.arrays.array import is_array
 from ftrace.trace.eager.function_objects import Eager
 from ftrace.trace.pytree import tree
 from ftrace.trace.tiering import RECORDS
+from tests.support.call_samples import plain
 
 CALLS = tiering.CALLS_BEFORE_RECORD + 3
 
@@ -33,18 +34,6 @@ def native() -> Iterator[None]:
     with ft.config(native_calls=True, device="cpu"):
         get_device("cpu").make_native()
         yield
-
-
-def plain(function: Callable[..., Any], *args: Any) -> Any:
-    """A call in which nothing is native."""
-    found = get_device("cpu").native()  # type: ignore[attr-defined]
-    if found is None:
-        return function(*args)
-    found.put("recording", 1)
-    try:
-        return function(*args)
-    finally:
-        found.put("recording", 0)
 
 
 def same(found: Any, expected: Any) -> None:
