@@ -34,7 +34,7 @@ from ftrace.lower import simplify_graph
 from ftrace.lower.analysis import root_of
 from ftrace.lower.assembly.assemble import Sharing, assemble, ordered_steps
 from ftrace.lower.build.build_kernel import build_kernels
-from ftrace.lower.schedule.schedule import schedule
+from ftrace.lower.fusion.schedule import schedule
 from ftrace.trace.graph import Graph, toposort
 
 TITLE = "compile time/per node"

@@ -10,7 +10,7 @@ From the ground up:
     kernel/          Kernels as data: expressions over loops, and indices into buffers
     legalize/        What a device lacks is said in operations that it has
     program          Programs as data: steps, and the arena in which their values lie
-    schedule/        Which values are stored, and which kernel computes each
+    fusion/          Which values are stored, and which kernel computes each
     build/           From a group of values to a kernel: movement becomes index
                      arithmetic
     simplify/        Rules that make a graph simpler

@@ -22,6 +22,7 @@ from ftrace.ground.spans import span
 from ftrace.ground.tables import memo
 from ftrace.lower.analysis import root_of
 from ftrace.lower.build.build_kernel import BuiltProgram
+from ftrace.lower.fusion.drafts import FusionPlan
 from ftrace.lower.make_program import LoweringState
 from ftrace.lower.pipeline import (
     PIPELINE,
@@ -32,7 +33,6 @@ from ftrace.lower.pipeline import (
     Stage,
 )
 from ftrace.lower.program import Program
-from ftrace.lower.schedule.drafts import FusionPlan
 from ftrace.lower.spec import GRAPH_SPEC, check_after
 from ftrace.trace import graph as g
 from ftrace.trace.graph import Body, Graph, Node

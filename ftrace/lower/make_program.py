@@ -19,10 +19,10 @@ from ftrace.lower.blocking.split_reductions import kernels_add_up
 from ftrace.lower.build import build_kernel as build
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltProgram, BuiltStep
 from ftrace.lower.control.canonical_loop import Loop
+from ftrace.lower.fusion import schedule as scheduling
+from ftrace.lower.fusion.drafts import FusionPlan
 from ftrace.lower.program import Program
 from ftrace.lower.register_loops.register_loop import build_recurrence, register_loop_p
-from ftrace.lower.schedule import schedule as scheduling
-from ftrace.lower.schedule.drafts import FusionPlan
 from ftrace.trace import graph as g
 from ftrace.trace.calls.inline import loose_tokens
 from ftrace.trace.graph import Body, Graph, Node

@@ -23,11 +23,11 @@ from ftrace.lower.assembly import assemble, overlap
 from ftrace.lower.blocking import privatize_scatters, split_reductions, tile_regions
 from ftrace.lower.build import index_view, relax_mul_zero
 from ftrace.lower.control import canonical_loop, simplify_loops
+from ftrace.lower.fusion import schedule
 from ftrace.lower.library import fft_kernels, lapack_kernels, library_table
 from ftrace.lower.make_program import LoweringState
 from ftrace.lower.movement import reorder, sliding_window_sums
 from ftrace.lower.register_loops import promote_loops
-from ftrace.lower.schedule import schedule
 from ftrace.lower.simplify import algebra, indexing
 from ftrace.trace.calls.inline import inline_calls
 from ftrace.trace.graph import Node

@@ -19,6 +19,8 @@ from ftrace.ground.limits import Limits
 from ftrace.lower import lower
 from ftrace.lower.assembly.assemble import Sharing, ordered_steps
 from ftrace.lower.build.index_view import DECISIONS as RANGES
+from ftrace.lower.fusion.drafts import Draft, FusionPlan, Precedence
+from ftrace.lower.fusion.schedule import DECISIONS
 from ftrace.lower.kernel.affine_index import (
     bounds,
     constant_index,
@@ -29,8 +31,6 @@ from ftrace.lower.kernel.affine_index import (
     unflatten_index,
 )
 from ftrace.lower.program import ALIGNMENT, Lifetime, plan_memory
-from ftrace.lower.schedule.drafts import Draft, FusionPlan, Precedence
-from ftrace.lower.schedule.schedule import DECISIONS
 from ftrace.trace.evaluate import evaluate_graph
 from tests.laws.test_random_programs import run_on
 

@@ -36,8 +36,8 @@ from ftrace.lower.analysis import nbytes, root_of
 from ftrace.lower.assembly.overlap import Built, BuiltExchange, Flight
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltStep
 from ftrace.lower.control.canonical_loop import Loop, runs_on_host
+from ftrace.lower.fusion.drafts import Draft, FusionPlan
 from ftrace.lower.kernel import ir
-from ftrace.lower.schedule.drafts import Draft, FusionPlan
 from ftrace.trace.avals import ShapedArray, Stack
 from ftrace.trace.graph import Graph, Node, constant_value, is_constant, toposort, walk
 from ftrace.trace.primitives.elementwise import add, mul

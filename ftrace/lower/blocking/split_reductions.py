@@ -287,7 +287,7 @@ def _has_windows(node: Node) -> bool:
 #                                          s[j] = the sum over b of part[b, j]
 #
 # The gradient of a layer's scale and shift is such a sum, beside that of its input.
-# Here the sum is cut in two; `schedule/merge_policy.py` gives the first half to the
+# Here the sum is cut in two; `fusion/merge_policy.py` gives the first half to the
 # other kernel, if there is one that may run then.
 
 #: Bytes of a row of sums: it stays in the first cache, and is not too short. With 4

@@ -25,6 +25,7 @@ from ftrace.lower.analysis import root_of, weight
 from ftrace.lower.build.index_view import View, choose_view
 from ftrace.lower.build.relax_mul_zero import relax_mul_zero
 from ftrace.lower.control.canonical_loop import Loop
+from ftrace.lower.fusion.drafts import Context, Draft, FusionPlan
 from ftrace.lower.kernel import affine_index as ix, ir
 from ftrace.lower.kernel.element_builder import ElementBuilder
 from ftrace.lower.kernel.integer_bounds import values_of
@@ -37,7 +38,6 @@ from ftrace.lower.program import (
     Step,
     programs_of,
 )
-from ftrace.lower.schedule.drafts import Context, Draft, FusionPlan
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.graph import Graph, Node, inherited_origin, make_node, views_over
 from ftrace.trace.primitives.elementwise import bit_and, cast, ge, lt

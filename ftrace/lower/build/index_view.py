@@ -21,10 +21,10 @@ from math import prod
 from ftrace.ground import settings
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.analysis import reduced_axes
+from ftrace.lower.fusion import drafts
 from ftrace.lower.kernel import affine_index as ix
 from ftrace.lower.kernel.iota_indices import never_meeting, targets_of
 from ftrace.lower.kernel.ir import axis_of, range_p
-from ftrace.lower.schedule import drafts
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.indexing import axes_and_kind
 from ftrace.trace.primitives.sources import const_p, dim_p, iota_p

@@ -14,7 +14,7 @@ from ftrace.ground.limits import Limits
 from ftrace.lower import lower
 from ftrace.lower.build import build_kernel as building
 from ftrace.lower.build.build_kernel import build_kernel, build_kernels
-from ftrace.lower.schedule.drafts import FusionPlan
+from ftrace.lower.fusion.drafts import FusionPlan
 from ftrace.trace.graph import Graph, Node, substitute
 from ftrace.trace.primitives.sources import variable
 from tests.support.programs import programs

@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import lax
+from ftrace.lower.fusion.drafts import FusionPlan
 from ftrace.lower.kernel.affine_index import (
     ALWAYS,
     index_of_atom,
@@ -22,7 +23,6 @@ from ftrace.lower.kernel.affine_index import (
 from ftrace.lower.kernel.integer_bounds import values_of
 from ftrace.lower.kernel.iota_indices import never_meeting, position_of
 from ftrace.lower.kernel.ir import make_range
-from ftrace.lower.schedule.drafts import FusionPlan
 from ftrace.trace.bind import bind
 from ftrace.trace.evaluate import evaluate_graph
 from ftrace.trace.primitives.indexing import gather_p, scatter_p

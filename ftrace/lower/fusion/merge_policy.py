@@ -25,9 +25,7 @@ from typing import Any
 
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower import analysis
-from ftrace.lower.kernel import affine_index as ix
-from ftrace.lower.kernel.ir import axis_of, range_p
-from ftrace.lower.schedule.drafts import (
+from ftrace.lower.fusion.drafts import (
     ENOUGH,
     KERNEL_LIMIT,
     NESTED,
@@ -36,6 +34,8 @@ from ftrace.lower.schedule.drafts import (
     Planner,
     ends_before,
 )
+from ftrace.lower.kernel import affine_index as ix
+from ftrace.lower.kernel.ir import axis_of, range_p
 from ftrace.trace.avals import Shape
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.broadcast import expand_p, reduce_sum_p

@@ -24,10 +24,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ftrace.lower.analysis import is_contraction, is_step, root_of, squeeze, weight
+from ftrace.lower.fusion import drafts, merge_policy
 from ftrace.lower.kernel.affine_index import ZERO
 from ftrace.lower.kernel.iota_indices import targets_of
 from ftrace.lower.kernel.ir import axis_of
-from ftrace.lower.schedule import drafts, merge_policy
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.elementwise import copy
 from ftrace.trace.primitives.indexing import scatter_p
