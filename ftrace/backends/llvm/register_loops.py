@@ -11,7 +11,7 @@ A sum has its terms one after the other, and is the same for any number of lanes
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from ftrace.backends.llvm.emit import module as emit
@@ -173,9 +173,9 @@ class Registers(Values):
             self.store_group(group, ())
         return found
 
-    def hold(self, values: Mapping[Register, str]) -> None:
+    def hold(self, registers: Iterable[Register], texts: Iterable[str]) -> None:
         """From now on registers hold this."""
-        self.held.update(values)
+        self.held.update(zip(registers, texts, strict=True))
         self.forget()
 
     @contextmanager
@@ -191,10 +191,10 @@ class Registers(Values):
         writer, bounds = self.writer, (llvm.literal(start), llvm.literal(stop), step)
         firsts = [(self.types[r].text, self.held[r]) for r in carried]
         with writer.fold(*bounds, firsts, entry=entry) as loop:
-            self.hold(dict(zip(carried, loop.values, strict=True)))
+            self.hold(carried, loop.values)
             yield loop
             loop.following = [self.held[r] for r in carried]
-        self.hold(dict(zip(carried, loop.values, strict=True)))
+        self.hold(carried, loop.values)
 
 
 class RegisterLoop(Registers):
@@ -218,7 +218,7 @@ class RegisterLoop(Registers):
                 continue
             found = self.assign(statement.stores)
             if found:
-                self.hold(found)
+                self.hold(found, found.values())
 
     def repeat(self, statement: rl.Repeat) -> None:
         carried = [r for r in registers_set(statement.block) if r in self.held]

@@ -1,7 +1,7 @@
 """A running reduction as LLVM IR: a `Recurrence` that says how it runs, as its `scan`.
 
 Its registers are those of `register_loops`, and its operator is assigned by the same
-code. Only the loops are others: what is associative need not go step by step.
+code. Only the order is another: what is associative need not go step by step.
 
 Along a contiguous axis a vector holds neighbours: each is combined with what is 1, 2,
 4, … places before it, also where that was in the vector before. It then stands for as
@@ -122,7 +122,7 @@ class ScanLoop(loops.Registers):
 
     def enter(self) -> State:
         """The right operand of the elements that are open."""
-        self.hold({})
+        self.forget()
         return [*self.assign(self.parts[0]).values()]
 
     def same_start(self) -> State:
@@ -131,13 +131,12 @@ class ScanLoop(loops.Registers):
         return [] if start is None else [t.constant(start) for t in self.kinds]
 
     def combine(self, left: State, right: State) -> State:
-        operands = zip([*self.left, *self.right], [*left, *right], strict=True)
-        self.hold(dict(operands))
+        self.hold([*self.left, *self.right], [*left, *right])
         return [*self.assign(self.parts[1]).values()]
 
     def leave(self, left: State) -> None:
         """Stores the results of the elements that are open."""
-        self.hold(dict(zip(self.left, left, strict=True)))
+        self.hold(self.left, left)
         values = [store.value for store in self.parts[2]]
         texts = [self._reverse(v, self.plain(v, self.width, ())) for v in values]
         for value, text in zip(values, texts, strict=True):
@@ -398,7 +397,7 @@ class Columns(ScanLoop):
                 first = max(min(n * lanes, width - lanes), 0)
                 left = [self.held[r] for r in state if index]
                 left = pass_by(count, access.sum_terms([(1, row)], first), [], left)
-                self.hold(dict(zip(state, left, strict=True)))
+                self.hold(state, left)
             if states:
                 return
             with writer.loop(llvm.literal(0), llvm.literal(vectors)) as i:
