@@ -12,6 +12,7 @@ ftrace/**.pyi   what type checkers read of public functions: see docs/stubs.py
 
 from __future__ import annotations
 
+import ast
 import pkgutil
 import re
 import textwrap
@@ -29,7 +30,7 @@ from ftrace.backends.llvm import codegen_options
 from ftrace.ground.missing_names import NEVER, NOT_YET, lines_of_names
 from ftrace.lower.legalize.legalize import FORMULAS
 from ftrace.lower.pipeline import MOVEMENT, PIPELINE, SIMPLIFY, SPLIT_REDUCTIONS
-from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Primitive
+from ftrace.trace.primitives.primitive import COMPOUNDS, PRIMITIVES, Compound, Primitive
 from ftrace.trace.rewrite import PatternMatcher
 from ftrace.transforms.partition.rules import RULES
 
@@ -177,28 +178,50 @@ def _shown(module: str, name: str) -> str:
 # Primitives.
 
 
-def derivative_of(primitive: Primitive) -> str:
+def derivative_of(record: Primitive | Compound) -> str:
     """How a record is differentiated, in a word or two."""
-    if primitive.linear is True:
+    if isinstance(record, Primitive) and record.linear is True:
         return "linear"
-    rules = [name for name in ("jvp", "transpose") if getattr(primitive, name)]
+    rules = [name for name in ("jvp", "transpose") if getattr(record, name)]
     return " and ".join(rules) if rules else "none"
 
 
+_ASSIGNMENTS = ast.Assign, ast.AnnAssign
+
+
+def files_of_records() -> dict[int, str]:
+    """By the identity of each record the file that gives it a name."""
+    found: dict[int, str] = {}
+    package = Path(trace.__file__).parent.parent
+    for info in pkgutil.walk_packages(trace.__path__, "ftrace.trace."):
+        module: Any = import_module(info.name)
+        path = Path(module.__file__)
+        for line in ast.parse(path.read_text(encoding="utf-8")).body:
+            parts = ast.walk(line) if isinstance(line, _ASSIGNMENTS) else ()
+            for name in [n for n in parts if isinstance(n, ast.Name)]:
+                if isinstance(name.ctx, ast.Store) and hasattr(module, name.id):
+                    record: object = getattr(module, name.id)
+                    found[id(record)] = f"`{path.relative_to(package).as_posix()}`"
+    return found
+
+
 def primitives_page() -> str:
+    files = files_of_records()
     parts = [
         NOTE,
         "# Primitives",
         paragraph(
             "Every function of ftrace is a composition of these "
-            f"{len(PRIMITIVES)} operations. Each is one record in "
-            "`ftrace/trace/primitives`; this page is made from the records."
+            f"{len(PRIMITIVES)} operations. Each is one record, "
+            "in the file that its row names; this page is made from the records."
         ),
         items(
             "*dtypes*: " + ", ".join(f"`{k}` {name}" for k, name in KINDS.items()),
             "*derivative*: `linear` operations have a transpose, and are their own "
             "jvp. A jvp may be zero, as that of `floor` is. `mul` and `div` have both "
-            "rules: they are linear in some of their operands.",
+            "rules: they are linear in some of their operands. A jvp alone is enough "
+            "for reverse mode, too, which transposes what the jvp has made: that of "
+            "`while` makes a `scan` over what the loop has left on stacks.",
             "*f(0) = 0*: padding with zeros may move through the operation.",
         ),
     ]
@@ -211,10 +234,11 @@ def primitives_page() -> str:
                 f"`{p.dtypes}`",
                 derivative_of(p),
                 "yes" if p.zero_at_zero else "",
+                files[id(p)],
             )
             for p in members
         ]
-        heading = ("name", "meaning", "dtypes", "derivative", "f(0) = 0")
+        heading = ("name", "meaning", "dtypes", "derivative", "f(0) = 0", "file")
         parts += [f"## {title}", table(heading, rows)]
     unknown = {p.family for p in PRIMITIVES.values()} - set(FAMILIES)
     # Not those that users have made, by `extend` or as primitives of JAX.
@@ -233,15 +257,11 @@ def primitives_page() -> str:
     for family, title in STEPS.items():
         members = [p for p in steps if p.family == family]
         rows = [
-            (
-                f"`{p.name}`",
-                _cell(p.doc),
-                " and ".join(n for n in ("jvp", "transpose") if getattr(p, n))
-                or "none",
-            )
+            (f"`{p.name}`", _cell(p.doc), derivative_of(p), files[id(p)])
             for p in members
         ]
-        parts += [f"### {title}", table(("name", "meaning", "derivative"), rows)]
+        heading = ("name", "meaning", "derivative", "file")
+        parts += [f"### {title}", table(heading, rows)]
     unknown |= {p.family for p in steps} - set(STEPS) - {"loop"}
     assert not unknown, f"name these families in docs/generate.py: {unknown}"
     return "\n\n".join(parts) + "\n"
