@@ -34,7 +34,7 @@ from ftrace.lower import simplify_graph
 from ftrace.lower.analysis import root_of
 from ftrace.lower.assembly.assemble import Sharing, assemble, ordered_steps
 from ftrace.lower.build.build_kernel import build_kernels
-from ftrace.lower.fusion.schedule import schedule
+from ftrace.lower.fusion.plan_fusion import plan_fusion
 from ftrace.trace.graph import Graph, toposort
 
 TITLE = "compile time/per node"
@@ -42,7 +42,7 @@ SIZES = (500, 2000)
 #: Measured once each, and not in a hurry: what is not linear shows here.
 LARGE_SIZES = (10_000, 50_000)
 STAGES = (
-    "trace", "transform", "simplify", "schedule", "build", "assemble", "render",
+    "trace", "transform", "simplify", "fusion", "build", "assemble", "render",
     "codegen",
 )  # fmt: skip
 #: Microseconds per node; those from simplify to assemble together are 60, of
@@ -125,7 +125,7 @@ def _run(loss: Any, arguments: tuple[Any, ...]) -> StageTimes:
     nodes = len(toposort(graph.outputs))
     simplified = clock.time("simplify", lambda: simplify_graph(graph.outputs))
     roots = [root_of(n) for n in simplified if root_of(n).size]
-    plan = clock.time("schedule", lambda: schedule(roots, set()))
+    plan = clock.time("fusion", lambda: plan_fusion(roots, set()))
     built = clock.time("build", lambda: dict(build_kernels(plan)))
     program = clock.time("assemble", lambda: _assembled(graph, simplified, plan, built))
     general = general_kernels(dict.fromkeys(step.kernel for step in program.kernels))

@@ -355,7 +355,7 @@ def decision_tables() -> dict[str, str]:
         "loops": ("loops", "registers"),
         "host": ("compounds", "library"),
         "slices": ("slices",),
-        "schedule": ("schedule", "block_sums", "kernels"),
+        "fusion": ("fusion", "block_sums", "kernels"),
         "rendering": ("rendering",),
         "memory": ("memory",),
         "exchanges": ("code",),

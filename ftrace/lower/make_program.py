@@ -19,8 +19,8 @@ from ftrace.lower.blocking.split_reductions import kernels_add_up
 from ftrace.lower.build import build_kernel as build
 from ftrace.lower.build.build_kernel import BuiltKernel, BuiltProgram, BuiltStep
 from ftrace.lower.control.canonical_loop import Loop
-from ftrace.lower.fusion import schedule as scheduling
 from ftrace.lower.fusion.drafts import FusionPlan
+from ftrace.lower.fusion.plan_fusion import plan_fusion
 from ftrace.lower.program import Program
 from ftrace.lower.register_loops.register_loop import build_recurrence, register_loop_p
 from ftrace.trace import graph as g
@@ -63,7 +63,7 @@ def choose_stores(work: LoweringState, forced: Iterable[Node] = ()) -> LoweringS
     outputs = work.graph.outputs
     results = [root_of(n) for n in outputs if root_of(n).size] + loose_tokens(outputs)
     adds_up = kernels_add_up(work.limits)
-    return replace(work, plan=scheduling.schedule(results, forced, adds_up))
+    return replace(work, plan=plan_fusion(results, forced, adds_up))
 
 
 def build_kernels(work: LoweringState) -> LoweringState:

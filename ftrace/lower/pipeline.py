@@ -23,7 +23,7 @@ from ftrace.lower.assembly import assemble, overlap
 from ftrace.lower.blocking import privatize_scatters, split_reductions, tile_regions
 from ftrace.lower.build import index_view, relax_mul_zero
 from ftrace.lower.control import canonical_loop, simplify_loops
-from ftrace.lower.fusion import schedule
+from ftrace.lower.fusion import plan_fusion
 from ftrace.lower.library import fft_kernels, lapack_kernels, library_table
 from ftrace.lower.make_program import LoweringState
 from ftrace.lower.movement import reorder, sliding_window_sums
@@ -156,8 +156,8 @@ SUITING: Final = (
 
 PROGRAM: Final = (
     ProgramStage(
-        "schedule", "what is stored, by which kernel",
-        make_program.choose_stores, schedule.DECISIONS,
+        "fusion", "what is stored, by which kernel",
+        make_program.choose_stores, plan_fusion.DECISIONS,
     ),
     ProgramStage(
         "kernels", "movement becomes index arithmetic",

@@ -1,4 +1,4 @@
-"""Each decision of the schedule: where it applies, where it must not, switched off.
+"""Each decision on fusion: where it applies, where it must not, switched off.
 
 Both programs of each row run on the interpreter with and without the decision.
 """
@@ -20,7 +20,7 @@ from ftrace.lower import lower
 from ftrace.lower.assembly.assemble import Sharing, ordered_steps
 from ftrace.lower.build.index_view import DECISIONS as RANGES
 from ftrace.lower.fusion.drafts import Draft, FusionPlan, Precedence
-from ftrace.lower.fusion.schedule import DECISIONS
+from ftrace.lower.fusion.plan_fusion import DECISIONS
 from ftrace.lower.kernel.affine_index import (
     bounds,
     constant_index,
@@ -420,7 +420,7 @@ def residual(depth: int) -> Any:
     return ft.grad(loss)
 
 
-def test_each_layer_of_a_deep_network_is_scheduled_alike() -> None:
+def test_each_layer_of_a_deep_network_is_fused_alike() -> None:
     square, x = np.eye(6, dtype=np.float32) / 4, X[:5, :6]
 
     def kernels(depth: int) -> int:

@@ -78,7 +78,7 @@ def test_every_stage_is_in_the_file(tmp_path: Path) -> None:
     names = {e["name"] for e in events if e["cat"] == "transform"}
     assert names == {"jvp", "transpose", "vmap"}
     passes = {e["name"] for e in events if e["cat"] == "pass"}
-    assert {"simplify", "movement", "schedule", "memory"} <= passes
+    assert {"simplify", "movement", "fusion", "memory"} <= passes
     (loop,) = [e for e in events if e["name"].startswith("loop of 3")]
     inner = [e for e in events if e["cat"] == "run" and is_within(e, loop)]
     assert len(inner) % 3 == 0

@@ -459,7 +459,7 @@ def block_sums(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
     return exchange(outputs, change) if chosen else outputs
 
 
-# For the schedule.
+# For the fusion plan.
 
 
 def kernels_add_up(limits: Limits) -> Callable[[Node, Shape], bool] | None:

@@ -5,6 +5,6 @@ From the ground up:
     index_view      What a kernel computes of each node, and where, before anything is
                     built
     relax_mul_zero  Products of derivatives that need not look for zeros beside infinity
-    build_kernel    From a schedule's draft to a kernel: an expression for each node and
-                    place
+    build_kernel    From the draft of a kernel to the kernel: an expression for each
+                    node and place
 """

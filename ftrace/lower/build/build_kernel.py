@@ -1,4 +1,4 @@
-"""From a schedule's draft to a kernel: an expression for each node and place.
+"""From the draft of a kernel to the kernel: an expression for each node and place.
 
 The ranges are chosen first (`index_view.py`). Then each store gets its expression, from
 the operands up; what other kernels stored is loaded, and what movement is left becomes
@@ -185,7 +185,7 @@ class BuiltProgram:
 
 
 def _mark(step: Step) -> Any:
-    """By what a step of a program is known in the schedule."""
+    """By what a step of a program is known in the fusion plan."""
     if isinstance(step, RunKernel):
         return step.info
     if isinstance(step, CallHost):

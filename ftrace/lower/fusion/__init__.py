@@ -6,5 +6,5 @@ From the ground up:
                   values
     merge_policy  Is a value computed by the kernels that need it, or stored, and then
                   by which kernel?
-    schedule      Which values are stored, and which kernel computes what
+    plan_fusion   Which values are stored, and which kernel computes what
 """

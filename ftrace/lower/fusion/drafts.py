@@ -13,7 +13,7 @@ A `FusionPlan` is a list of drafts, and for each value the draft that stores it.
 A `Planner` makes one: facts about the graph, and what was decided.
 The facts are there before the first decision: the order in which values are decided on,
 what must be stored, what each value costs down to what is loaded, of which contractions
-it is made. The rest grows while `schedule.py` walks: the kernels, which of them run
+it is made. The rest grows while `plan_fusion.py` walks: the kernels, which of them run
 before which others, and the contexts in which values are needed.
 """
 
@@ -191,7 +191,7 @@ class Draft:
 
 @dataclass(eq=False)
 class FusionPlan:
-    """What `schedule` decided.
+    """What `plan_fusion` decided.
 
     Attributes:
       drafts: the kernels; those that are read come after those that read.
@@ -338,13 +338,13 @@ AddsUp = Callable[[Node, Shape], bool]
 
 
 class Planner:
-    """What `schedule` knows, and what it has decided.
+    """What `plan_fusion` knows, and what it has decided.
 
     Attributes:
-      adds_up: see `schedule`.
+      adds_up: see `plan_fusion`.
       result: the kernels so far, and what each stores and computes.
       disabled: names of decisions that are switched off.
-      forced: see `schedule`.
+      forced: see `plan_fusion`.
       order: the nodes; they are decided on from the last to the first.
       has_steps: some nodes are steps of the program by themselves.
       must_store: values that are stored, whatever they cost.

@@ -50,7 +50,7 @@ DECISIONS = {
 
 
 @without_collection
-def schedule(
+def plan_fusion(
     outputs: Sequence[Node],
     forced: Iterable[Node] = (),
     adds_up: drafts.AddsUp | None = None,
