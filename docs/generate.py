@@ -354,8 +354,8 @@ def decision_tables() -> dict[str, str]:
     pages = {
         "loops": ("loops", "registers"),
         "host": ("compounds", "library"),
-        "slices": ("slices",),
         "fusion": ("fusion", "block_sums", "kernels"),
+        "regions": ("tile_regions",),
         "rendering": ("rendering",),
         "memory": ("memory",),
         "exchanges": ("code",),

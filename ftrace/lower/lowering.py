@@ -1,7 +1,9 @@
 """From a graph to its program: what takes graphs through the stages of `pipeline.py`.
 
-    for stage in SIMPLIFYING, SUITING: outputs = run_stage(stage, outputs, limits)
-    for stage in PROGRAM: work = stage.make(work)
+    for stage in DEVICE_INDEPENDENT, DEVICE_SPECIFIC:
+        outputs = run_stage(stage, outputs, limits)
+    for stage in PROGRAM:
+        work = stage.make(work)
 
 Those of graphs are also for the bodies of loops and branches.
 """
@@ -25,10 +27,10 @@ from ftrace.lower.build.build_kernel import BuiltProgram
 from ftrace.lower.fusion.drafts import FusionPlan
 from ftrace.lower.make_program import LoweringState
 from ftrace.lower.pipeline import (
+    DEVICE_INDEPENDENT,
+    DEVICE_SPECIFIC,
     PIPELINE,
     PROGRAM,
-    SIMPLIFYING,
-    SUITING,
     ProgramStage,
     Stage,
 )
@@ -110,7 +112,7 @@ def simplified_body(body: Body) -> Sequence[Node]:
 def _simplify(
     body: Body, lines: Collection[Any], disabled: frozenset[str], check: bool
 ) -> Sequence[Node]:
-    return run_stages(body.outputs, ANY_DEVICE, SIMPLIFYING[1:])
+    return run_stages(body.outputs, ANY_DEVICE, DEVICE_INDEPENDENT[1:])
 
 
 class Firing(NamedTuple):
@@ -146,7 +148,7 @@ class Pass(NamedTuple):
 def passes_of(graph: Graph, limits: Limits) -> list[Pass]:
     """What a graph is after each stage that changed it, and how it came about."""
     outputs, found = graph.outputs, list[Pass]()
-    for stage in (*SIMPLIFYING, *SUITING):
+    for stage in (*DEVICE_INDEPENDENT, *DEVICE_SPECIFIC):
         firings, before = list[Firing](), outputs
 
         def note(*parts: Any, firings: list[Firing] = firings) -> None:
@@ -162,7 +164,7 @@ def passes_of(graph: Graph, limits: Limits) -> list[Pass]:
 
 def simplify_graph(outputs: Sequence[Node]) -> Sequence[Node]:
     """The outputs after all stages that need nothing of a device."""
-    return run_stages(outputs, ANY_DEVICE, SIMPLIFYING)
+    return run_stages(outputs, ANY_DEVICE, DEVICE_INDEPENDENT)
 
 
 # From a graph to its program.
@@ -226,9 +228,10 @@ def lower(
                 yield stage
                 step(next(numbers), stages)
 
-        outputs = run_stages(graph.outputs, ANY_DEVICE, report_steps(SIMPLIFYING))
+        independent = report_steps(DEVICE_INDEPENDENT)
+        outputs = run_stages(graph.outputs, ANY_DEVICE, independent)
         simplified = Graph(graph.inputs, tuple(outputs))
-        outputs = run_stages(outputs, limits, report_steps(SUITING))
+        outputs = run_stages(outputs, limits, report_steps(DEVICE_SPECIFIC))
         final = Graph(graph.inputs, tuple(outputs))
         program = report_steps(PROGRAM)
         built = _make_program(final, limits, dict.fromkeys(donated), program)
@@ -248,7 +251,8 @@ def lower_body(
     outputs: list[Node] = []
     taken: set[Node] = set()
     home = {k: body.inputs[i] for i, k in places.items()} if stays else {}
-    for k, node in enumerate(run_stages(simplified_body(body), limits, SUITING)):
+    found = run_stages(simplified_body(body), limits, DEVICE_SPECIFIC)
+    for k, node in enumerate(found):
         root = root_of(node)
         # The third copy is one of a copy.
         while root is not home.get(k) and (is_variable(root) or root in taken):

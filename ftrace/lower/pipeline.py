@@ -1,11 +1,11 @@
 """All stages of lowering, in their order: from a graph to its program.
 
-    SIMPLIFYING   a graph of a graph, on any device. What these leave is the graph that
-                  people are shown, and the body of which it is asked whether it fits
-                  into registers
-    SUITING       likewise, but what depends on the device, or looks for work that
-                  others have left whole
-    PROGRAM       the program of that graph
+    DEVICE_INDEPENDENT   a graph of a graph. What these leave is the graph that people
+                         are shown, and the body of which it is asked whether it fits
+                         into registers
+    DEVICE_SPECIFIC      likewise, but what depends on the device, or looks for work
+                         that others have left whole
+    PROGRAM              the program of that graph
 
 `lowering.py` takes graphs through them. The code of kernels is the devices'.
 """
@@ -88,7 +88,7 @@ MOVEMENT: Final = PatternMatcher((
     *reorder.CHAINS, *reorder.EXCHANGES, *reorder.PUSHES,
     *sliding_window_sums.WINDOWS, *sliding_window_sums.CHOICES,
 ))  # fmt: skip
-#: Runs after `SIMPLIFY`, whose `merge_reduces` would undo it, and after `slices`: a sum
+#: Runs after `SIMPLIFY`, whose `merge_reduces` would undo it, and `tile_regions`: a sum
 #: in which a large value ends runs slice by slice; parts of it would store that value.
 SPLIT_REDUCTIONS: Final = PatternMatcher((
     *split_reductions.RULES, *privatize_scatters.RULES,
@@ -100,7 +100,7 @@ def _inline(outputs: Sequence[Node], limits: Limits) -> Sequence[Node]:
     return inline_calls(outputs)
 
 
-SIMPLIFYING: Final = (
+DEVICE_INDEPENDENT: Final = (
     Stage("calls", "calls become what they call", _inline),
     Stage(
         "ranks", "what all have alike is not told to them, what they send lies in rows",
@@ -128,9 +128,9 @@ SIMPLIFYING: Final = (
 )  # fmt: skip
 
 
-SUITING: Final = (
+DEVICE_SPECIFIC: Final = (
     Stage(
-        "slices", "what does not fit into the cache is computed slice by slice",
+        "tile_regions", "what does not fit into the cache is computed slice by slice",
         tile_regions.in_slices, tile_regions.DECISIONS, lambda has: has.cache,
     ),
     Stage(
@@ -173,4 +173,4 @@ PROGRAM: Final = (
     ),
 )  # fmt: skip
 
-PIPELINE: Final = (*SIMPLIFYING, *SUITING, *PROGRAM)
+PIPELINE: Final = (*DEVICE_INDEPENDENT, *DEVICE_SPECIFIC, *PROGRAM)

@@ -319,6 +319,8 @@ WRONG: list[tuple[str, Any, type[Exception], str]] = [
     ("disabled_rules", 3, errors.ArgumentError, "must be names of rules, as {'merge_"),
     ("disabled_rules", [3], errors.ArgumentError, "must be names of rules, as {'merge"),
     ("disabled_rules", {"foo"}, errors.ArgumentError, "there is no rule 'foo'"),
+    ("disabled_rules", {"movement"}, errors.ArgumentError, "stage .* merge_reshapes,"),
+    ("disabled_rules", {"calls"}, errors.ArgumentError, "a stage .* without rules"),
     ("cache_memory", 1.5, errors.ArgumentError, "cache_memory must be a whole number"),
     ("cache_size", -1, errors.ValueRangeError, "cache_size must be 0 or more"),
 ]

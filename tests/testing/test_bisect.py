@@ -38,7 +38,7 @@ WRONG = Rule(
 AS_TEXT = """
 from ftrace.lower import lowering, program as lowered
 from tests.testing.test_bisect import WRONG, with_rule
-lowering.SIMPLIFYING = with_rule(WRONG)
+lowering.DEVICE_INDEPENDENT = with_rule(WRONG)
 """
 
 
@@ -47,13 +47,13 @@ def with_rule(rule: Rule) -> Any:
     own = PatternMatcher((rule,))
     return tuple(
         replace(s, make=s.make + own) if s.name == "simplify" else s
-        for s in lowering.SIMPLIFYING
+        for s in lowering.DEVICE_INDEPENDENT
     )
 
 
 @pytest.fixture
 def wrong_rule(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(lowering, "SIMPLIFYING", with_rule(WRONG))
+    monkeypatch.setattr(lowering, "DEVICE_INDEPENDENT", with_rule(WRONG))
     with ft.config(cache_size=0):
         ft.clear_caches()
         yield
@@ -225,7 +225,7 @@ def test_integers_and_several_results() -> None:
 def test_a_part_is_as_small_as_what_differs(
     rule: Rule, f: Any, ops: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lowering, "SIMPLIFYING", with_rule(rule))
+    monkeypatch.setattr(lowering, "DEVICE_INDEPENDENT", with_rule(rule))
     with ft.config(cache_size=0):
         found = of(f, X)
     RULE_NAMES.discard(rule.name)
@@ -238,7 +238,7 @@ def test_results_of_constants_alone_are_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rule = Rule("r", Pat(p.sin, Pat(name="x")), lambda x: p.cos(x))
-    monkeypatch.setattr(lowering, "SIMPLIFYING", with_rule(rule))
+    monkeypatch.setattr(lowering, "DEVICE_INDEPENDENT", with_rule(rule))
     with ft.config(cache_size=0):
         found = of(lambda x: (x, lax.iota("float32", 4) + fnp.sin(fnp.arange(4.0))), X)
     RULE_NAMES.discard(rule.name)
@@ -302,7 +302,7 @@ def test_other_code_on_disk_is_told(
         return x
 
     with ft.config(cache_dir=tmp_path), monkeypatch.context() as patch:
-        patch.setattr(lowering, "SIMPLIFYING", with_rule(WRONG))
+        patch.setattr(lowering, "DEVICE_INDEPENDENT", with_rule(WRONG))
         ft.jit(f)(X)
         patch.undo()
         RULE_NAMES.discard(WRONG.name)
@@ -317,7 +317,7 @@ def test_other_code_on_disk_is_told(
 def test_halves_of_a_long_program_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not each operation, and not the whole again and again."""
     rule = Rule("r", Pat(p.floor, Pat(name="x")), lambda x: p.ceil(x))
-    monkeypatch.setattr(lowering, "SIMPLIFYING", with_rule(rule))
+    monkeypatch.setattr(lowering, "DEVICE_INDEPENDENT", with_rule(rule))
     sizes: list[int] = []
 
     def counted(graph: Any, device: Any) -> Any:

@@ -33,7 +33,7 @@ def again(path: Path, f: Any, *args: Any) -> Replay:
 
 
 def use_rule(rule: Rule, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lowering, "SIMPLIFYING", with_rule(rule))
+    patch.setattr(lowering, "DEVICE_INDEPENDENT", with_rule(rule))
     RULE_NAMES.discard(rule.name)
 
 
