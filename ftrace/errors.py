@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 from importlib.util import find_spec
 from types import CodeType, FrameType
 from typing import Any
@@ -299,7 +299,7 @@ def one_of(
     Raises:
       ValueRangeError: it is another.
     """
-    if value not in choices:
+    if not isinstance(value, Hashable) or value not in choices:
         *names, last = map(repr, choices)
         listed = f"{', '.join(names)} or {last}" if names else last
         raise error(f"{what} must be {listed}, got {value!r}")

@@ -69,6 +69,8 @@ def check_dtypes(name: str, *operands: Value) -> np.dtype[Any]:
     Raises:
       DtypeError: they have several.
     """
+    if not operands:
+        raise ValueRangeError(f"lax.{name} requires at least one operand")
     avals = [aval_of(x) for x in operands]
     strong = [aval.dtype for aval in avals if not aval.weak_type] or [avals[0].dtype]
     dtype = strong[0]

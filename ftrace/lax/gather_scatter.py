@@ -180,7 +180,7 @@ def _require(name: str, holds: bool, message: str) -> None:
 
 def _check_axes(name: str, what: str, axes: Sequence[int], ndim: int) -> Axes:
     """Axes in order, all from 0 to ndim - 1 and different."""
-    found = ax.check_shape(tuple(axes), f"lax.{name}: {what}")
+    found = ax.check_shape(axes, f"lax.{name}: {what}")
     _require(
         name,
         _are_axes(found, ndim) and list(found) == sorted(found),
@@ -401,7 +401,7 @@ def gather(
              [4, 5, 6]], dtype=int32)
     """
     x, starts = ax.as_value(operand), check_starts("gather", start_indices)
-    sizes = ax.check_shape(tuple(slice_sizes), "lax.gather: slice_sizes")
+    sizes = ax.check_shape(slice_sizes, "lax.gather: slice_sizes")
     windows, offsets = check_windows(
         "gather", x.shape, starts, dimension_numbers, sizes
     )
@@ -656,7 +656,7 @@ def scatter_apply(
     """
     x, numbers = _with_an_axis(operand, dimension_numbers)
     starts = check_starts("scatter_apply", scatter_indices)
-    shape = ax.check_shape(tuple(update_shape), "lax.scatter_apply: update_shape")
+    shape = ax.check_shape(update_shape, "lax.scatter_apply: update_shape")
     windows, _ = check_windows("scatter_apply", x.shape, starts, numbers, None, shape)
     if 0 in shape or x.size == 0:
         return ax.as_value(operand)

@@ -54,7 +54,8 @@ def fft(x: Value, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
     name = fft_type.name if isinstance(fft_type, FftType) else str(fft_type)
     kind = name.lower()
     one_of("fft: fft_type", kind, KINDS)
-    lengths = tuple(ax.static_int(n, "fft: fft_lengths") for n in fft_lengths)
+    given = ax.several(fft_lengths, "fft: fft_lengths")
+    lengths = tuple(ax.static_int(n, "fft: fft_lengths") for n in given)
     operand = ax.as_value(x)
     if not dtypes.is_inexact(operand.dtype):
         operand = ax.cast(operand, dtypes.to_inexact(operand.dtype))

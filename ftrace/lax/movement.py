@@ -134,9 +134,8 @@ def broadcast_in_dim(
     """
     x = ax.as_value(operand)
     target = ax.check_shape(shape, "lax.broadcast_in_dim")
-    places = ax.canonical_axes(
-        tuple(broadcast_dimensions), len(target), "broadcast_in_dim"
-    )
+    given = ax.several(broadcast_dimensions, "broadcast_in_dim: broadcast_dimensions")
+    places = ax.canonical_axes(given, len(target), "broadcast_in_dim")
     if len(places) != x.ndim:
         raise ShapeError(
             f"lax.broadcast_in_dim: broadcast_dimensions {places} must name an axis of "
@@ -215,7 +214,11 @@ def collapse(
       (2, 12, 5)
     """
     x = ax.as_value(operand)
-    low, high, _ = slice(start_dimension, stop_dimension).indices(x.ndim)
+    ends = [
+        None if end is None else ax.static_int(end, "lax.collapse: a dimension")
+        for end in (start_dimension, stop_dimension)
+    ]
+    low, high, _ = slice(*ends).indices(x.ndim)
     if low >= high:
         raise ShapeError(
             f"lax.collapse: there are no axes from {start_dimension} to "
@@ -240,7 +243,7 @@ def squeeze(array: Value, dimensions: Sequence[int]) -> Any:
       >>> lax.squeeze(fnp.zeros((1, 3, 1)), (0, 2)).shape
       (3,)
     """
-    return fnp.squeeze(array, tuple(dimensions))
+    return fnp.squeeze(array, ax.several(dimensions, "lax.squeeze: dimensions"))
 
 
 def expand_dims(array: Value, dimensions: Sequence[int]) -> Any:
@@ -257,7 +260,7 @@ def expand_dims(array: Value, dimensions: Sequence[int]) -> Any:
       >>> lax.expand_dims(fnp.zeros((3, 4)), (0, 2)).shape
       (1, 3, 1, 4)
     """
-    return fnp.expand_dims(array, tuple(dimensions))
+    return fnp.expand_dims(array, ax.several(dimensions, "lax.expand_dims: dimensions"))
 
 
 def transpose(operand: Value, permutation: Sequence[int]) -> Any:
@@ -293,7 +296,7 @@ def rev(operand: Value, dimensions: Sequence[int]) -> Any:
       Array([[3, 2, 1],
              [6, 5, 4]], dtype=int32)
     """
-    return fnp.flip(operand, tuple(dimensions))
+    return fnp.flip(operand, ax.several(dimensions, "lax.rev: dimensions"))
 
 
 def tile(operand: Value, reps: Sequence[int]) -> Any:

@@ -138,9 +138,9 @@ def _capacity(dtype: np.dtype[Any]) -> tuple[int, ...]:
 def _axes(
     name: str, x: Any, axes: Sequence[int], batch: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Those to sum over and those of the batch, all different."""
-    summed = tuple(axes)
-    found = ax.canonical_axes((*summed, *batch), x.ndim, name)
+    """Those to sum over and those of the batch, all different; one may be an int."""
+    summed, shared = (tuple(a) if np.iterable(a) else (a,) for a in (axes, batch))
+    found = ax.canonical_axes((*summed, *shared), x.ndim, name)
     return found[: len(summed)], found[len(summed) :]
 
 

@@ -102,7 +102,9 @@ def _reduction(name: str, monoid: Primitive):
 
 def _reduce(name: str, monoid: Primitive, operand: Value, axes: Sequence[int]) -> Any:
     x = ax.as_value(operand)
-    places = ax.canonical_axes(tuple(axes), x.ndim, f"lax.{name}")
+    places = ax.canonical_axes(
+        ax.several(axes, f"lax.{name}: axes"), x.ndim, f"lax.{name}"
+    )
     return reduce_by(monoid, x, places, False)
 
 
@@ -279,7 +281,8 @@ def reduce(
             f"operands, {tree.readable(treedef)}, got {init_values!r:.99}"
         )
     values = [ax.as_value(x) for x in leaves]
-    axes = ax.canonical_axes(tuple(dimensions), values[0].ndim, "lax.reduce")
+    given = ax.several(dimensions, "lax.reduce: dimensions")
+    axes = ax.canonical_axes(given, values[0].ndim, "lax.reduce")
     if len(values) == 1 and treedef == tree.structure(0):
         monoid = recognise(computation, values[0].dtype)
         if monoid is not None:
@@ -293,7 +296,14 @@ def reduce(
 
     def combine(x: Sequence[Any], y: Sequence[Any]) -> list[Any]:
         pair = tree.unflatten(treedef, x), tree.unflatten(treedef, y)
-        return tree.leaves(computation(*pair))
+        found = tree.leaves(computation(*pair))
+        shapes = [ax.shape_of(v) for v in found]
+        if shapes != [ax.shape_of(v) for v in y]:
+            raise errors.ShapeError(
+                "lax.reduce: the computation must return as many values of the same "
+                f"shape as it is given in one argument, {y!r:.99}; got {shapes}"
+            )
+        return found
 
     totals = _fold([_leading(v, axes) for v in values], combine)
     if totals is None:
@@ -301,7 +311,9 @@ def reduce(
         pairs = zip(values, starts, strict=True)
         nothing = [elementwise(p.add, np.zeros(kept, v.dtype), s) for v, s in pairs]
         return tree.unflatten(treedef, nothing)
-    return tree.unflatten(treedef, combine([ax.as_value(s) for s in starts], totals))
+    pairs = zip(starts, totals, strict=True)
+    first = [ax.broadcast_to(ax.as_value(s), t.shape) for s, t in pairs]
+    return tree.unflatten(treedef, combine(first, totals))
 
 
 def is_identity(monoid: Primitive, start: Value, dtype: np.dtype[Any]) -> bool:
@@ -596,7 +608,7 @@ def check_counts(
     """
     if counts is None:
         return (1,) * ndim
-    found = ax.check_shape(tuple(counts), name)
+    found = ax.check_shape(counts, name)
     if len(found) != ndim or any(n < 1 for n in found):
         raise errors.ShapeError(
             f"{name}: {what} must hold {ndim} numbers of at least 1, got {found}"

@@ -60,7 +60,7 @@ def slice(
     x = ax.as_value(operand)
     every = (1,) * x.ndim if strides is None else strides
     given = start_indices, limit_indices, every
-    starts, limits, steps = (ax.check_shape(tuple(n), "lax.slice") for n in given)
+    starts, limits, steps = (ax.check_shape(n, "lax.slice") for n in given)
     fits = len(starts) == len(limits) == len(steps) == x.ndim
     if not fits or min(steps, default=1) < 1:
         raise ShapeError(
@@ -257,7 +257,7 @@ def dynamic_slice(
 
 
 def _check_sizes(name: str, x: Any, slice_sizes: Sequence[int]) -> tuple[int, ...]:
-    sizes = ax.check_shape(tuple(slice_sizes), name)
+    sizes = ax.check_shape(slice_sizes, name)
     fits = len(sizes) == x.ndim and all(
         0 <= n <= m for n, m in zip(sizes, x.shape, strict=True)
     )

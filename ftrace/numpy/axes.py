@@ -304,6 +304,18 @@ def entries(x: Any) -> tuple[Any, ...] | None:
     return tuple(x) if getattr(x, "ndim", 1) and np.iterable(x) else None
 
 
+def several(x: Any, what: str) -> tuple[Any, ...]:
+    """The entries of a sequence or a vector; `what` names it in the message.
+
+    Raises:
+      ArgumentError: it is a single value.
+    """
+    found = entries(x)
+    if found is None:
+        raise errors.ArgumentError(f"{what} must be a sequence such as (0,), got {x!r}")
+    return found
+
+
 def is_sequence(x: Any) -> bool:
     """Is it a list or a tuple? A bool, so that what is in it stays untyped."""
     return isinstance(x, (list, tuple))

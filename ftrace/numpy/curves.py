@@ -541,13 +541,15 @@ def polydiv(u: Value, v: Value, *, trim_leading_zeros: bool = False) -> tuple[An
       (quotient, remainder): vectors of floats.
 
     Raises:
-      ShapeError: the divisor is empty.
+      ShapeError: the divisor is empty, or one of them no vector.
 
     Example:
       >>> fnp.polydiv(fnp.array([1, 0, -1]), fnp.array([1, 1]))
       (Array([ 1., -1.], dtype=float32), Array([0., 0., 0.], dtype=float32))
     """
-    rest, divisor = ew.promote_inexact(atleast_1d(u), atleast_1d(v))
+    pairs = (u, "polydiv: u"), (v, "polydiv: v")
+    given = [ax.vector(atleast_1d(x), what) for x, what in pairs]
+    rest, divisor = ew.promote_inexact(*given)
     if divisor.shape[0] == 0:
         raise ShapeError("polydiv: the divisor has no coefficients")
     steps = rest.shape[0] - divisor.shape[0] + 1

@@ -379,12 +379,47 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
         ArgumentError,
         "three strings",
     ),
+    (
+        lambda: lax.reduce(_ones(2, 3), 0.0, lambda a, b: 1, (0,)),
+        ShapeError,
+        "must return as many values of the same shape",
+    ),
+    (lambda: lax.concatenate([], 0), ValueRangeError, "at least one operand"),
+    (lambda: lax.collapse(_ones(2, 3), 0.5), ArgumentError, "must be an integer"),
+    (lambda: lax.slice(_ones(2, 3), 0, 1), ShapeError, "per axis of (2, 3)"),
+    (lambda: lax.conv_general_permutations("NC"), ValueRangeError, "three strings"),
 ]
 
 
 @pytest.mark.parametrize("case", range(len(MESSAGES)))
 def test_lax_says_what_is_wrong(case: int) -> None:
     recorded_surface.check_message(*MESSAGES[case])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: lax.expand_dims(x, 1), lambda x: lax.squeeze(x, 0),
+        lambda x: lax.reduce_max(x, 0), lambda x: lax.rev(x, 0),
+        lambda x: lax.broadcast_in_dim(x, (1, 2, 4), 0),
+        lambda x: lax.reduce(x, 0.0, lax.add, 0), lambda x: lax.fft(x, "rfft", 2),
+    ],
+)  # fmt: skip
+def test_one_number_is_no_sequence_of_axes(call: Callable[[Any], Any]) -> None:
+    with pytest.raises(ArgumentError, match=r"must be a sequence such as \(0,\)"):
+        call(_ones(1, 2))
+
+
+def test_axes_of_a_product_may_be_single_numbers() -> None:
+    x = _ones(2, 3)
+    assert lax.dot_general(x, x, ((1, 1), ((), ()))).tolist() == [[3, 3], [3, 3]]
+
+
+def test_a_known_element_of_a_tracer_is_read_by_its_index() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    assert ft.grad(lambda x: x.sum() * x.item(1, 2))(x).tolist() == [[5] * 3] * 2
+    with pytest.raises(ConcretizationTypeError, match=r"item\(\) needs the value"):
+        ft.jit(lambda x: x.item(1, 2))(x)
 
 
 def test_what_is_empty_has_floats_by_default() -> None:

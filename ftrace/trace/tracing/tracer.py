@@ -158,9 +158,12 @@ class Tracer(Immutable, ArrayLike):
         _require_concrete(self, "format", ConcretizationTypeError)
         return format(Array.of(concrete(self)), spec)
 
-    def item(self) -> Any:
+    def item(self, *index: Any) -> Any:
         """The element as a Python scalar, where the value is known; it has no slope."""
-        return self._python("item", ConcretizationTypeError).item()
+        if not index:
+            return self._python("item", ConcretizationTypeError).item()
+        _require_concrete(self, "item", ConcretizationTypeError)
+        return concrete(self).item(*index)
 
     def tolist(self) -> Any:
         """Nested lists of Python scalars, where the value is known."""

@@ -38,8 +38,6 @@ OTHERS = {
     "backends/llvm/library/lapack/render.py:_ROUTINES",
     # Of meshes: what combines the parts of devices, from a later family.
     "transforms/partition/rules.py:_COMBINED",
-    # Of what users call.
-    "extend.py:_NAMES",
 }
 #: Names of functions that users call, beside which those of primitives stand.
 SURFACE = ("numpy", "lax", "scipy", "nn", "random", "optim", "compat")
