@@ -114,18 +114,13 @@ PRODUCTS: tuple[tuple[str, Find, Strategy], ...] = (
 
 
 def schedules_of(case: Case) -> Iterator[Schedule]:
-    """The schedules of a kernel that is a sum of products.
-
-    All of them run in blocks: `block_for_cache` is the decision of each.
-    """
+    """The schedules of a kernel that is a sum of products."""
     kernel, facts, target = case.kernel, case.facts, case.target
 
     @cache
     def read(find: Find) -> Contraction | None:
         return find(kernel, case.block, facts)
 
-    if not target.decides("block_for_cache"):
-        return
     for decision, find, strategy in PRODUCTS:
         plan = read(find) if target.decides(decision) else None
         if plan is not None:
@@ -148,7 +143,7 @@ class Part:
       operations: of the whole kernel.
       nontemporal: buffers that it may have non-temporal stores.
       dense: as many operations are done in the time of one, about.
-      worth: operations that pay for waking another thread.
+      worth: as much time pays for waking another thread as so many operations take.
     """
 
     schedule: Schedule
@@ -194,10 +189,8 @@ def _part(
 
 def _product(case: Case, schedule: Schedule, nontemporal: frozenset[int]) -> Part:
     """A sum of products."""
-    return _part(
-        case, schedule, case.operations, nontemporal=nontemporal,
-        dense=_DENSE // 2, worth=WORTH_A_THREAD * _DENSE // 2,
-    )  # fmt: skip
+    known, dense = (case, schedule, case.operations), _DENSE // 2
+    return _part(*known, nontemporal=nontemporal, dense=dense)
 
 
 def _cache_rows(case: Case) -> Case | None:
@@ -244,9 +237,11 @@ def _nest(case: Case, nontemporal: frozenset[int]) -> Iterator[Part]:
     setup = int(costs.operations(brief_reduces(block, costs)))
     private = len(case.kernel.buffers) - given
     for found in find_loops(block, costs, cut.axes if cut else (), kept is not None):
-        worth = max(WORTH_A_THREAD, 8 * setup) * (_DENSE if found.in_tiles else 1)
-        known = {"nontemporal": nontemporal, "worth": worth}
-        yield _part(case, found, operations, private, **known)
+        dense, worth = _DENSE if found.in_tiles else 1, max(WORTH_A_THREAD, 8 * setup)
+        yield _part(
+            case, found, operations, private, nontemporal=nontemporal, dense=dense,
+            worth=worth,
+        )  # fmt: skip
 
 
 def _phases(case: Case) -> Iterator[Sequence[Part]]:
@@ -352,7 +347,8 @@ def _render(codes: Sequence[Part], target: Target) -> emit.Rendered:
     if len(codes) == 1:
         (code,) = codes
         module, one = emit.write_function(target, code.nontemporal, code.write)
-        known = module, one.units, code.operations, code.worth, one.dims
+        worth = code.worth * code.dense
+        known = module, one.units, code.operations, worth, one.dims
         return replace(emit.Rendered.of(*known), schedules=schedules)
     parts = [
         emit.write_function(target, code.nontemporal, code.write, f".{n}")
@@ -361,7 +357,8 @@ def _render(codes: Sequence[Part], target: Target) -> emit.Rendered:
     units = [one.units for _, one in parts]
     module = emit.write_in_step([module for module, _ in parts], units)
     cost = sum(code.operations // code.dense for code in codes)
-    rendered = emit.Rendered.of(module, max(units), cost)
+    worth = max(code.worth for code in codes)
+    rendered = emit.Rendered.of(module, max(units), cost, worth)
     return replace(rendered, schedules=schedules)
 
 

@@ -16,6 +16,7 @@ from ftrace.backends.llvm.schedule.index_facts import index_of
 from ftrace.backends.llvm.schedule.layout import Cut
 from ftrace.backends.llvm.schedule.prefetch import prefetches
 from ftrace.backends.llvm.schedule.schedule_tree import Loops, Schedule
+from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel import ir
 from ftrace.lower.kernel.loop_tree import (
     Let,
@@ -89,15 +90,17 @@ def find_loops(
     ranked = _rank_vectors(block, costs, segments, along_rows)
     candidates = [vectors for _, vectors in ranked]
     best = Chooser(block, costs)
-    yield best.choose(candidates[0])
+    first = best.choose(candidates[0])
+    yield best.schedule(first)
     for chunk in (1, 4, 16, 64, 256):
-        yield best.in_units(chunk)
+        yield best.schedule(first._replace(chunk=chunk))
     terms = (prod(map(tiling.size_of, n.src[1:])) for n in best.reduces())
     if max(terms, default=0) > 2 * tiling.BLOCK:
         return  # the tile decides the order in which they are added
-    yield from best.variants(candidates[0])
+    yield from map(best.schedule, best.variants(candidates[0]))
     for vectors in candidates[1:]:
-        yield Chooser(block, costs).choose(vectors)
+        other = Chooser(block, costs)
+        yield other.schedule(other.choose(vectors))
 
 
 def least_cost(
@@ -141,14 +144,27 @@ def _may_be_vector(kernel: ir.Kernel, axis: Node) -> bool:
     return _may_move(kernel, axis) and not ordered
 
 
+class Choice(NamedTuple):
+    """How the loops of a kernel run, and how threads share them.
+
+    Attributes:
+      tiling: how each range runs.
+      shared: the loops, outermost first, that threads share.
+      chunk: tiles of the last one that make a unit.
+    """
+
+    tiling: tiling.Tiling
+    shared: Sequence[Loop] = ()
+    chunk: int = 1
+
+
 class Chooser:
-    """Decides the tiling of one kernel whose vectors run along certain axes.
+    """Decides how one kernel runs whose vectors run along certain axes.
 
     Attributes:
       steps: how each range runs.
       columns: the loop whose reduces run row by row.
-      shared: the loops, outermost first, that threads share.
-      setup: reduces that come before them, in every thread.
+      setup: brief reduces that depend on no axis: every thread may repeat them.
     """
 
     def __init__(
@@ -158,29 +174,28 @@ class Chooser:
         self.top, self.costs = block, costs
         self.steps: dict[Node, tiling.RangeTiling] = {}
         self.columns: Loop | None = None
-        self.shared: Sequence[Loop] = ()
-        self.setup: Sequence[ReduceLoop] = ()
+        self.setup = brief_reduces(block, costs)
 
-    def choose(self, vectors: vector_cost.Vectors) -> Schedule:
+    def choose(self, vectors: vector_cost.Vectors) -> Choice:
         self.steps.update({a: tiling.RangeTiling(n) for a, n in vectors.items()})
         self._unroll(self.top, vectors, None)
-        return self.in_units(self._share())
+        return self._share()
 
-    def variants(self, chosen: vector_cost.Vectors) -> Iterator[Schedule]:
+    def variants(self, chosen: vector_cost.Vectors) -> Iterator[Choice]:
         """What has been chosen with one decision about an axis taken otherwise."""
-        found, columns = dict(self.steps), self.columns
-        for axis in self.kernel.axes:
+        found = dict(self.steps)
+        for axis in self.kernel.axes if self.columns is None else ():
             steps = found.get(axis)
-            if steps is None or columns is not None:
+            if steps is None:
                 continue
             most = -(-tiling.size_of(axis) // max(steps.lanes, 1))
             for unroll in (1, 2, 3, 4, 6, 8):
                 if unroll != steps.unroll and unroll <= most:
                     self.steps = {**found, axis: replace(steps, unroll=unroll)}
-                    yield self.in_units(self._share())
+                    yield self._share()
             if axis in chosen and steps.lanes >= 4:
                 self.steps = {**found, axis: replace(steps, lanes=steps.lanes // 2)}
-                yield self.in_units(self._share())
+                yield self._share()
 
     # Unrolling.
 
@@ -375,34 +390,33 @@ class Chooser:
         found = tiling.equal_tiles(axis, self._of(axis))
         return tiling.size_of(axis) if found is None else sample(found.count)
 
-    def in_units(self, chunk: int) -> Schedule:
-        """The schedule whose units have so many tiles of the last shared loop."""
-        how = tiling.Tiling(dict(self.steps), self.columns and self.columns.axis)
-        places, setup = list[Node | Cut](), list[ReduceLoop]()
-        if self.shared:
-            *outer, last = self.shared
-            width = self._of(last.axis).width
-            places = [*map(self._place, outer), Cut((), last.axis, chunk * width, ())]
-            setup, known = [*self.setup], (self.kernel, self.facts, how)
-            how = replace(how, prefetch=prefetches(*known, last, chunk, self.target))
+    def schedule(self, choice: Choice) -> Schedule:
+        """The schedule of a choice."""
+        places, setup, how = list[Node | Cut](), list[ReduceLoop](), choice.tiling
+        body = self.top
+        if choice.shared:
+            *outer, last = choice.shared
+            places = [_place(loop.axis, how) for loop in outer]
+            width = choice.chunk * how.of(last.axis).width
+            places.append(Cut((), last.axis, width, ()))
+            setup, known = self.setup, (self.kernel, self.facts, how)
+            asked = prefetches(*known, last, choice.chunk, self.target)
+            how = replace(how, prefetch=asked)
+            body = [s for s in self.top if s not in setup]
+            for loop, place in zip(outer, places, strict=False):
+                if place is not loop.axis:
+                    break
+                body = loop.body
         before = (Loops(tuple(setup), how),) if setup else ()
-        unit = Loops(tuple([s for s in self.top if s not in setup]), how)
+        unit = Loops(tuple(body), how)
         return Schedule(self.kernel, 0, tuple(places), (unit,), setup=before)
 
-    def _place(self, loop: Loop) -> Node | Cut:
-        """What of an axis that runs around others is a unit: a tile, or one value."""
-        tiles = tiling.equal_tiles(loop.axis, self._of(loop.axis))
-        if tiles is None or tiles.unroll == 1:
-            return loop.axis
-        return Cut((), loop.axis, tiles.unroll, ())
-
-    def _share(self) -> int:
-        """Decides which loops the threads share, and how many tiles make a unit."""
+    def _share(self) -> Choice:
+        """Which loops the threads share, and how many tiles make a unit."""
         operations = int(self.costs.operations(self.top))
-        self.setup = brief_reduces(self.top, self.costs)
-        parallel, outer = self._parallel([s for s in self.top if s not in self.setup])
-        loop, chunk, self.shared = self.columns, 1, parallel
-        if loop is not None and loop not in parallel[-1:]:
+        shared, outer = self._parallel([s for s in self.top if s not in self.setup])
+        loop, chunk = self.columns, 1
+        if loop is not None and loop not in shared[-1:]:
             self.columns = None
             self._unroll_tile(loop, (loop.axis, self._of(loop.axis).lanes))
         elif loop is not None:
@@ -410,19 +424,17 @@ class Chooser:
             reduces = [s for s in loop.body if isinstance(s, ReduceLoop)]
             rows = tiling.RangeTiling(0, _ROWS, even=False)
             self.steps |= {s.ranges[-1]: rows for s in reduces}
-        elif parallel:
-            tiles = self._tiles(parallel[-1])
+        elif shared:
+            tiles = self._tiles(shared[-1])
             each = max(operations // (outer * tiles), 1)
             worth = -(-_UNIT // each)
             few = -(-outer * tiles // _UNITS)
             chunk = min(max(worth, few), tiles)
-        else:
-            strips = self._strips()
-            if strips is not None:
-                tiles = self._tiles(strips)
-                chunk = -(-tiles // min(tiles, 2 * self.target.cores))
-                self.shared = (strips,)
-        return chunk
+        elif (strips := self._strips()) is not None:
+            tiles = self._tiles(strips)
+            shared, chunk = [strips], -(-tiles // min(tiles, 2 * self.target.cores))
+        columns = self.columns and self.columns.axis
+        return Choice(tiling.Tiling(dict(self.steps), columns), shared, chunk)
 
     def _tiles(self, loop: Loop) -> int:
         size = tiling.size_of(loop.axis)
@@ -470,6 +482,14 @@ class Chooser:
         if loop is None or loop in self.top:
             return None
         return loop if self._of(loop.axis).lanes else None
+
+
+def _place(axis: Node, how: tiling.Tiling) -> Node | Cut:
+    """What of an axis that runs around others is a unit: a tile, or one value."""
+    tiles = tiling.equal_tiles(axis, how.of(axis))
+    if tiles is None or tiles.unroll == 1:
+        return axis
+    return Cut((), axis, tiles.unroll, ())
 
 
 def _wastes_vectors(vectors: int, unroll: int, masked: bool) -> bool:
