@@ -9,9 +9,11 @@
         out <- f(sums[i0][i1])
 
     for units of i0 by 8:                           loops as the kernel has them
-        for each i1 by 4 vectors of 16
+        for each i0:
+            for each i1 by 4 vectors of 16:
+                buffer0 <- …
 
-A strategy makes such a tree of a kernel and a processor, or None. Printed it is that
+A strategy gives such trees of a kernel and a processor, or none. Printed it is that
 diagram; `emit/schedule_emitter.py` carries it out. How ranges are cut, and what stands
 in memory, says `layout.py`; how loops run in a block, `tiling_ir.py`. Blocks have fixed
 sizes: results do not depend on how units are shared.
@@ -27,7 +29,7 @@ from ftrace.backends.llvm.schedule import layout, tiling_ir as tiling
 from ftrace.backends.llvm.schedule.layout import Cut, Image, Memory, Panel
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel import loop_tree
-from ftrace.lower.kernel.ir import Kernel
+from ftrace.lower.kernel.ir import Kernel, Store
 from ftrace.trace.graph import Node
 from ftrace.trace.primitives.reduction import identity_of
 
@@ -217,7 +219,53 @@ class Loops:
     tiling: tiling.Tiling
 
     def __str__(self) -> str:
-        return str(self.tiling)
+        return _lines(_loop_texts(self.body, self.tiling))
+
+
+def _loop_texts(
+    body: Iterable[loop_tree.Statement], how: tiling.Tiling
+) -> Iterator[str]:
+    """Loops and what is inside, as they run."""
+    for s in body:
+        if isinstance(s, Store):
+            yield f"buffer{s.buffer} {'+=' if s.combine == 'add' else '<-'} …"
+        elif isinstance(s, loop_tree.ReduceLoop):
+            ranges = sorted(s.ranges, key=lambda r: how.of(r).lanes > 0)
+            yield _nested([_head(r, s, how) for r in ranges], _sum_texts(s, how))
+        elif isinstance(s, loop_tree.Loop):
+            rest, head = s.body, _head(s.axis, s, how)
+            if s.axis is how.columns:
+                rows = [r for r in s.body if isinstance(r, loop_tree.ReduceLoop)]
+                rest = [r for r in s.body if r not in rows]
+                for row in rows:
+                    heads = [_head(r, row, how) for r in row.ranges]
+                    yield _nested([*heads, head], _sum_texts(row, how))
+            yield _nested([head], _loop_texts(rest, how))
+
+
+def _head(
+    r: Node, loop: loop_tree.Loop | loop_tree.ReduceLoop, how: tiling.Tiling
+) -> str:
+    steps = how.of(r)
+    by = f" by {steps}" if steps.width > 1 else ""
+    asked = how.prefetch.get(loop, ()) if r is tiling.range_of(loop) else ()
+    ahead = ", ".join(f"buffer{p.buffer}" for p in asked)
+    return f"for each {tiling.name_of_range(r)}{by}" + (
+        f", {ahead} ahead" * bool(ahead)
+    )
+
+
+def _sum_texts(loop: loop_tree.ReduceLoop, how: tiling.Tiling) -> Iterator[str]:
+    yield from _loop_texts(loop.body, how)
+    for node in loop.reduces:
+        yield "sum += …" if node.arg == "add" else f"{node.arg} of …"
+
+
+def _nested(heads: Sequence[str], inside: Iterable[str]) -> str:
+    text = _lines(inside)
+    for head in reversed(heads):
+        text = _with_body(head, [text])
+    return text
 
 
 Statement = ForEach | Once | Clear | Fill | Accumulate | StoreResults | Loops

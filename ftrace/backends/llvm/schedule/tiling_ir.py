@@ -65,8 +65,9 @@ class RangeTiling:
         return self.unroll * max(self.lanes, 1)
 
     def __str__(self) -> str:
-        lanes, unroll = self.lanes, self.unroll
-        return f"{unroll} vectors of {lanes}" if lanes else str(unroll)
+        if not self.lanes:
+            return str(self.unroll)
+        return f"{self.unroll} vector{'s' * (self.unroll > 1)} of {self.lanes}"
 
 
 @dataclass(frozen=True)
@@ -188,16 +189,6 @@ class Tiling:
 
     def of(self, node: Node) -> RangeTiling:
         return self.steps.get(node, ONE_BY_ONE)
-
-    def __str__(self) -> str:
-        """How each range runs, a line each."""
-        lines: list[str] = []
-        asked = {range_of(loop): some for loop, some in self.prefetch.items()}
-        for r, steps in self.steps.items():
-            names = ", ".join(f"buffer{p.buffer}" for p in asked.get(r, ()))
-            ahead = f", {names} ahead" if names else ""
-            lines.append(f"for each {name_of_range(r)} by {steps}{ahead}")
-        return "\n".join(lines)
 
 
 def cut(size: int, steps: RangeTiling) -> list[Tiles]:

@@ -143,16 +143,36 @@ def test_the_schedule_of_a_convolution_prints_as_its_loops(name: str) -> None:
     assert str(strategy(case)) == text.lstrip()
 
 
-def test_loops_of_a_kernel_print_as_they_run() -> None:
-    a, b = np.ones((64, 64), np.float32), np.ones((64, 64), np.float32)
-    case = Case(kernel_of(lambda a, b: a @ b, a, b, target=WIDE), WIDE)
-    costs = VectorCosts(case.kernel, case.facts, WIDE)
-    found = next(find_loops(case.block, costs))
-    text = """
+#: Loops of other kernels, and how they run.
+LOOPS: dict[str, tuple[Any, tuple[tuple[int, int], ...], str]] = {
+    "tile of sums": (lambda a, b: a @ b, ((64, 64), (64, 64)), """
 for units of i0 by 8, i1 by 32:
-    for each i1 by 2 vectors of 16
-    for each i0 by 8"""
-    assert str(found) == text.lstrip()
+    for each i0 by 8:
+        for each i1 by 2 vectors of 16:
+            for each r2:
+                sum += …
+            buffer0 <- …"""),
+    "columns, row by row": (lambda x: x.sum(0), ((2048, 1024),), """
+for units of i0 by 512:
+    for each r1 by 8:
+        for each i0 by 1 vector of 16:
+            sum += …
+    for each i0 by 1 vector of 16:
+        buffer0 <- …"""),
+    "all as one": (lambda x: x.max(), ((3, 50),), """
+for each r0 by 8 vectors of 16:
+    max of …
+buffer0 <- …"""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_of_a_kernel_print_as_they_run(name: str) -> None:
+    function, shapes, text = LOOPS[name]
+    arrays = [np.ones(shape, np.float32) for shape in shapes]
+    case = Case(kernel_of(function, *arrays, target=WIDE), WIDE)
+    costs = VectorCosts(case.kernel, case.facts, WIDE)
+    assert str(next(find_loops(case.block, costs))) == text.lstrip()
 
 
 #: Programs of matrices of 2048², which no second cache holds, and what is asked for.
