@@ -1,7 +1,15 @@
-"""Object code on disk, so that the next process need not compile.
+"""Files of the disk cache, so that the next process need not compile.
 
-    <folder>/<digest of everything that determines the code>.ftrace.o
-    file = magic, digest of its name's digest and the object code, object code
+    <folder>/<digest of a key: everything that determines the content>.ftrace.o
+    file = magic, digest of its name's digest and the content, content
+
+    content                                    its format is in
+    object code, of the runtime                `compile.py`
+    object code, of modules of kernels         `kernels/cached_kernel.py`
+    a kernel: which function of which module   the same
+    a program: its steps and kernels           the same, `lower/assembly/serialize.py`
+    the choice of `tune` for a kernel          `kernels/autotune.py`
+    what this machine is, what sources are     this file
 
 Files appear whole (written beside, then renamed), so several processes at once do no
 harm. Whatever is wrong with a file or the folder is a miss: nothing here raises. The
@@ -9,10 +17,10 @@ first thing that is wrong and that a person can mend is told of, once: a file ca
 written, or others may have written it. The files read longest ago go when the folder
 grows too large.
 
-What is read is machine code. So a folder and a file in it are only taken where both are
-owned by the user of this process or by root, and nobody else may write them; the file
-is a regular one and no link. Elsewhere than on POSIX there are no such facts, and
-everything is taken.
+Most of what is read is machine code. So a folder and a file in it are only taken where
+both are owned by the user of this process or by root, and nobody else may write them;
+the file is a regular one and no link. Elsewhere than on POSIX there are no such facts,
+and everything is taken.
 
 Besides its text this machine, its LLVM and our own sources determine the code:
 
@@ -120,7 +128,7 @@ class ObjectCache:
         return settings.current().cache_dir or default_folder()
 
     def load(self, *key: str) -> bytes | None:
-        """The object code stored under the parts of this key, or None."""
+        """What is stored under the parts of this key, or None."""
         self.tell()
         found = self._read(_digest(key))
         if found is None:
@@ -129,16 +137,16 @@ class ObjectCache:
             self.hits += 1
         return found
 
-    def store(self, code: bytes, *key: str) -> None:
-        """Keeps object code for later processes, where the folder allows it."""
-        if _HEADER_BYTES + len(code) > self.limit:
+    def store(self, content: bytes, *key: str) -> None:
+        """Keeps a content for later processes, where the folder allows it."""
+        if _HEADER_BYTES + len(content) > self.limit:
             return
         try:
             folder = self.folder
             make_folder(folder)
             check_folder(folder)
             name = _digest(key)
-            shield(self._write, folder, name, code)  # whole or not at all
+            shield(self._write, folder, name, content)  # whole or not at all
         except UntrustedError as error:
             self._tell(_of_others(error))
             return
@@ -149,7 +157,7 @@ class ObjectCache:
                 "written, or FTRACE_CACHE_SIZE to 0 for no disk cache"
             )
             return
-        few = self.limit // _EXCESS // (_HEADER_BYTES + len(code))
+        few = self.limit // _EXCESS // (_HEADER_BYTES + len(content))
         if int(name[:8], 16) % max(min(WRITES_BETWEEN_SWEEPS, few), 1) == 0:
             self.sweep()
 
@@ -220,21 +228,21 @@ class ObjectCache:
             return None
         except (OSError, ValueError, RuntimeError):
             return None
-        code = whole[_HEADER_BYTES:] if whole is not None else b""
-        if whole is None or whole[:_HEADER_BYTES] != _header(name, code):
+        content = whole[_HEADER_BYTES:] if whole is not None else b""
+        if whole is None or whole[:_HEADER_BYTES] != _header(name, content):
             return None  # damaged, or another file's
         with suppress(OSError):
             os.utime(path)  # "read just now", for the sweep
-        return code
+        return content
 
     @staticmethod
-    def _write(folder: str, name: str, code: bytes) -> None:
+    def _write(folder: str, name: str, content: bytes) -> None:
         import tempfile  # takes 3 ms, and seldom is there anything to write
 
         handle, temporary = tempfile.mkstemp(prefix=_UNFINISHED, dir=folder)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(_header(name, code) + code)
+                file.write(_header(name, content) + content)
             os.replace(temporary, os.path.join(folder, name + _SUFFIX))
         except BaseException:
             with suppress(OSError):
@@ -254,9 +262,9 @@ def _of_others(error: UntrustedError) -> str:
     )
 
 
-def _header(name: str, code: bytes) -> bytes:
-    """What a file begins with; it also says which name the code was stored under."""
-    return _MAGIC + digest_of(bytes.fromhex(name), code)
+def _header(name: str, content: bytes) -> bytes:
+    """What a file begins with; it also says which name it was stored under."""
+    return _MAGIC + digest_of(bytes.fromhex(name), content)
 
 
 def _digest(key: tuple[str, ...]) -> str:
@@ -381,7 +389,7 @@ class Machine(NamedTuple):
     features: str
 
 
-#: In the folder of the object code, whose owner tells of files that cannot be written.
+#: In the same folder as object code, whose owner tells of files that cannot be written.
 _cache = ObjectCache()
 _cache.reported = True
 

@@ -1,5 +1,9 @@
 """Have I seen this call? What calls became, by what identifies them.
 
+This is for traces, too, though it stands under `eager/`: a public function is the same
+object in both, and `recalling` tells a call on tracers, which is given the nodes that
+it made before, from one on arrays.
+
     signature                                     what is cached                by
     ------------------------------------------------------------------------------------
     function, types, static values                a plan of NumPy's calls     `calls`

@@ -31,7 +31,7 @@ records: `compiled_from`.
 
 Last bits must not change from one call to the next. What is rounded is therefore
 compiled at the first call or never, which the size decides. What leaves no choice, as
-comparisons and single sums, is done by NumPy until that has taken a while.
+comparisons and `x + y`, is done by NumPy until that has taken a while.
 """
 
 # This is the path of every call: the properties of an Array would cost as much again.
