@@ -121,10 +121,10 @@ def _real_part(aval: ShapedArray) -> np.dtype[Any]:
     return dtypes.real_dtype(aval.dtype)
 
 
-_unary = partial(_elementwise, "unary")
+unary = partial(_elementwise, "unary")
 #: One that takes many instructions, and is NaN for NaN.
 _function = partial(_elementwise, "unary", cost=10, called=True, keeps_nan=True)
-_binary = partial(_elementwise, "binary")
+binary = partial(_elementwise, "binary")
 _compare = partial(
     _elementwise, "compare", result=_to_bool, exact=True, takes_numbers=True
 )
@@ -188,18 +188,18 @@ def _transpose_product(node: Node, ct: Node, i: int) -> Node:
     return scale(ct, node.src[1 - i])
 
 
-mul = _binary(
+mul = binary(
     "mul", "biufc", reference.multiply, lambda x, y, z: y, lambda x, y, z: x,
     transpose=_transpose_product, zero_at_zero=True,
     direct=lambda aval, arg: (reference.multiplication(aval), ()), takes_numbers=True,
     keeps_nan=True, range=ranges.of_mul, doc="x·y",
 )  # fmt: skip
-mul_zero = _binary(
+mul_zero = binary(
     "mul_zero", "iufc", reference.mul_zero, lambda x, y, z: y, lambda x, y, z: x,
     transpose=_transpose_product, zero_at_zero=True,
     doc="x·y, and zero where either is zero, also beside infinity and NaN",
 )  # fmt: skip
-square: Primitive = _unary(
+square: Primitive = unary(
     "square", "c", reference.square, lambda x, y: add(x, x),
     zero_at_zero=True, doc="x·x of complex numbers, without a difference of squares",
 )  # fmt: skip
@@ -219,21 +219,21 @@ def _difference_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | N
     return neg(u) if t is None else sub(t, u)
 
 
-add = _binary(
+add = binary(
     "add", "biufc", np.add, transpose=_pass_on, linear=True, exact=True,
     jvp=lambda node, t: total(t), zero_at_zero=True, takes_numbers=True,
     keeps_nan=True, range=ranges.of_add, doc="x + y",
 )  # fmt: skip
-sub = _binary(
+sub = binary(
     "sub", "iufc", np.subtract, linear=True, jvp=_difference_tangent,
     transpose=lambda node, ct, i: neg(ct) if i else ct, zero_at_zero=True, exact=True,
     takes_numbers=True, keeps_nan=True, range=ranges.of_sub, doc="x - y",
 )  # fmt: skip
-neg: Primitive = _unary(
+neg: Primitive = unary(
     "neg", "iufc", np.negative, transpose=lambda node, ct, i: neg(ct), linear=True,
     zero_at_zero=True, keeps_nan=True, range=ranges.of_neg, zero_for="zero", doc="-x",
 )  # fmt: skip
-div = _binary(
+div = binary(
     "div", "iufc", reference.divide, linear=(0,),
     transpose=lambda node, ct, i: scale(ct, reciprocal(node.src[1])),
     jvp=lambda node, t: _quotient_tangent(node, t),
@@ -252,14 +252,14 @@ def _quotient_tangent(node: Node, tangents: Sequence[Node | None]) -> Node | Non
     return total([top, neg(scale(u, div(node, y)))])
 
 
-rem = _binary(
+rem = binary(
     "rem", "iuf", reference.remainder, lambda x, y, z: const_like(x, 1),
     lambda x, y, z: neg(truncate(div(x, y))), slow=30,
     doc="the remainder with the sign of x; x for an integer y = 0",
 )  # fmt: skip
 
 
-power = _binary(
+power = binary(
     "pow", "fc", reference.power_of_any,
     lambda x, y, z: select(
         eq(y, sources.zeros_like(y)),
@@ -297,12 +297,12 @@ def _ties(x: Node, y: Node, z: Node) -> Node:
     return select(eq(x, z), share, sources.zeros_like(x))
 
 
-maximum = _binary(
+maximum = binary(
     "max", "biuf", reference.maximum, _ties, lambda x, y, z: _ties(y, x, z),
     zero_at_zero=True, slow=4, exact=True, takes_numbers=True, keeps_nan=True,
     range=ranges.of_max, doc="the greater, +0 of two zeros; NaN wins",
 )  # fmt: skip
-minimum = _binary(
+minimum = binary(
     "min", "biuf", reference.minimum, _ties, lambda x, y, z: _ties(y, x, z),
     zero_at_zero=True, slow=4, exact=True, takes_numbers=True, keeps_nan=True,
     range=ranges.of_min, doc="the lesser, -0 of two zeros; NaN wins",
@@ -323,20 +323,20 @@ def tiny_like(x: Node) -> Node:
     return const_like(x, np.finfo(x.dtype).tiny)
 
 
-absolute = _unary(
+absolute = unary(
     "abs", "iufc", np.absolute, jvp=_absolute_tangent, zero_at_zero=True,
     result=_real_part, keeps_nan=True, range=ranges.of_abs, zero_for="zero", doc="|x|",
 )  # fmt: skip
 
 
-sign = _unary(
+sign = unary(
     "sign", "iufc", reference.sign, zero_at_zero=True, slow=10, keeps_nan=True,
     range=(-1.0, 1.0), zero_for="zero", doc="-1, 0 or 1; x/|x|",
 )  # fmt: skip
-floor = _unary("floor", "f", np.floor, zero_at_zero=True, doc="rounded down")
-ceil = _unary("ceil", "f", np.ceil, zero_at_zero=True, doc="rounded up")
-truncate = _unary("trunc", "f", np.trunc, zero_at_zero=True, doc="rounded toward 0")
-round_even = _unary(
+floor = unary("floor", "f", np.floor, zero_at_zero=True, doc="rounded down")
+ceil = unary("ceil", "f", np.ceil, zero_at_zero=True, doc="rounded up")
+truncate = unary("trunc", "f", np.trunc, zero_at_zero=True, doc="rounded toward 0")
+round_even = unary(
     "round", "f", np.rint, zero_at_zero=True, doc="rounded to the nearest, ties to even"
 )
 
@@ -368,13 +368,13 @@ log1p = _function(
     zero_at_zero=True, direct=_unless_complex(np.log1p, reference.log1p),
     zero_for="zero", doc="log(1 + x), exact near 0",
 )  # fmt: skip
-sqrt = _unary(
+sqrt = unary(
     "sqrt", "fc", np.sqrt, lambda x, y: div(const_like(y, 0.5), y), zero_at_zero=True,
     keeps_nan=True, range=ranges.of_sqrt, zero_for="zero", doc="square root",
 )  # fmt: skip
 
 
-rsqrt = _unary(
+rsqrt = unary(
     "rsqrt", "fc", reference.rsqrt, lambda x, y: mul(const_like(y, -0.5), div(y, x)),
     keeps_nan=True, range=ranges.of_rsqrt, doc="1/sqrt(x)",
 )  # fmt: skip
@@ -449,7 +449,7 @@ def _atan2_norm(y: Node, x: Node) -> Node:
     return add(_square(x), _square(y))
 
 
-atan2 = _binary(
+atan2 = binary(
     "atan2", "f", np.arctan2, lambda y, x, z: div(x, _atan2_norm(y, x)),
     lambda y, x, z: neg(div(y, _atan2_norm(y, x))), cost=10, called=True,
     doc="the angle of the point (y, x)",
@@ -515,23 +515,23 @@ digamma = _function(
 
 # Complex numbers. A cotangent pairs with its value without conjugation, as in JAX.
 
-conj: Primitive = _unary(
+conj: Primitive = unary(
     "conj", "c", np.conjugate, transpose=lambda node, ct, i: conj(ct), linear=True,
     zero_at_zero=True, doc="complex conjugate",
 )  # fmt: skip
-real = _unary(
+real = unary(
     "real", "c", np.real, result=_real_part, linear=True, zero_at_zero=True,
     transpose=lambda node, ct, i: make_complex(ct, sources.zeros_like(ct)),
     doc="real part",
 )  # fmt: skip
-imag = _unary(
+imag = unary(
     "imag", "c", np.imag, result=_real_part, linear=True, zero_at_zero=True,
     transpose=lambda node, ct, i: make_complex(sources.zeros_like(ct), neg(ct)),
     doc="imaginary part",
 )  # fmt: skip
 
 
-make_complex: Primitive = _binary(
+make_complex: Primitive = binary(
     "complex", "f", reference.make_complex,
     result=lambda aval: dtypes.complex_dtype(aval.dtype),
     transpose=lambda node, ct, i: neg(imag(ct)) if i else real(ct), linear=True,
@@ -546,7 +546,7 @@ lt = _compare("lt", "biuf", np.less, doc="x < y")
 le = _compare("le", "biuf", np.less_equal, doc="x ≤ y")
 gt = _compare("gt", "biuf", np.greater, doc="x > y")
 ge = _compare("ge", "biuf", np.greater_equal, doc="x ≥ y")
-is_finite = _unary(
+is_finite = unary(
     "is_finite", "fc", np.isfinite, result=_to_bool, doc="neither infinite nor NaN"
 )
 
@@ -556,31 +556,31 @@ COMPARISONS = frozenset(p.name for p in (*COMPARES, is_finite))
 
 # Bits.
 
-bit_and = _binary("and", "biu", np.bitwise_and, zero_at_zero=True, doc="x & y")
-bit_or = _binary("or", "biu", np.bitwise_or, zero_at_zero=True, doc="x | y")
-bit_xor = _binary("xor", "biu", np.bitwise_xor, zero_at_zero=True, doc="x ^ y")
-bit_not = _unary("not", "biu", np.invert, doc="every bit flipped; logical for bool")
-shift_left = _binary(
+bit_and = binary("and", "biu", np.bitwise_and, zero_at_zero=True, doc="x & y")
+bit_or = binary("or", "biu", np.bitwise_or, zero_at_zero=True, doc="x | y")
+bit_xor = binary("xor", "biu", np.bitwise_xor, zero_at_zero=True, doc="x ^ y")
+bit_not = unary("not", "biu", np.invert, doc="every bit flipped; logical for bool")
+shift_left = binary(
     "shl", "iu", reference.shift_left, zero_at_zero=True, slow=15, reads_width=True,
     doc="x << y",
 )  # fmt: skip
-shift_right_logical = _binary(
+shift_right_logical = binary(
     "shr", "iu", reference.shift_right_logical, zero_at_zero=True, slow=15,
     reads_width=True, doc="x >> y, filled with 0",
 )  # fmt: skip
-shift_right_arithmetic = _binary(
+shift_right_arithmetic = binary(
     "sar", "iu", reference.shift_right_arithmetic, zero_at_zero=True, slow=15,
     reads_width=True, doc="x >> y, filled with the sign",
 )  # fmt: skip
 
 
-popcount = _unary(
+popcount = unary(
     "popcount", "iu", reference.popcount, zero_at_zero=True, reads_width=True,
     doc="the number of bits set",
 )  # fmt: skip
 
 
-nextafter = _binary(
+nextafter = binary(
     "nextafter", "f", reference.nextafter, slow=10, doc="the next number toward y"
 )
 
