@@ -19,7 +19,7 @@ from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import At, Opened
 from ftrace.backends.llvm.ir import writer as llvm
 from ftrace.backends.llvm.schedule.index_facts import Facts
-from ftrace.backends.llvm.schedule.tiling_ir import in_registers
+from ftrace.backends.llvm.schedule.loop_tiling import in_registers
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import Store, axis_of, free_ranges, load_p
 from ftrace.lower.register_loops import register_loop as rl

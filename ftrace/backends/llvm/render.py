@@ -2,9 +2,10 @@
 
     kernel -> build_loops() -> Schedule -> ScheduleEmitter -> text
 
-The rows of `STRATEGIES` are the ways to render such a kernel, and give its code. Those
-of `PRODUCTS`, from `contraction/strategies.py` and `convolution/`, give schedules only,
-of sums of products. Kernels of other kinds have writers of their own: `_WRITERS`.
+The rows of `RENDERINGS` are the ways to render such a kernel, and give its parts, each
+with a schedule. Of sums of products the schedules come from the strategies: the rows of
+`PRODUCTS`, from `contraction/strategies.py` and `convolution/`. Kernels of other kinds
+have writers of their own: `_WRITERS`.
 
 The text is a module whose function `void name(ptr buffers, i64 begin, i64 end)` runs a
 part of the kernel's parallel domain; a kernel in several parts has one more function
@@ -43,13 +44,13 @@ from ftrace.backends.llvm.schedule import known_positions
 from ftrace.backends.llvm.schedule.cache_row_values import keep_values
 from ftrace.backends.llvm.schedule.choose_tiling import (
     brief_reduces,
-    find_loops,
     least_cost,
+    schedule_loops,
 )
 from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
+from ftrace.backends.llvm.schedule.loop_tiling import in_registers, size_of
 from ftrace.backends.llvm.schedule.schedule_tree import Loops, Schedule, StoreResults
-from ftrace.backends.llvm.schedule.tiling_ir import in_registers, size_of
-from ftrace.backends.llvm.schedule.transposed_access import find_transposed
+from ftrace.backends.llvm.schedule.transposed_access import schedule_squares
 from ftrace.backends.llvm.schedule.vector_cost import VectorCosts
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
@@ -72,7 +73,7 @@ _SHORTER = 100
 
 
 class Case:
-    """A kernel that code is wanted for, and what several strategies ask of it."""
+    """A kernel that code is wanted for, and what several ways to render it ask."""
 
     def __init__(
         self, kernel: Kernel, target: Target, block: Sequence[Statement] = (),
@@ -103,17 +104,17 @@ Strategy = Callable[[Kernel, Contraction, Facts, Target], Iterator[Schedule]]
 #: How sums of products are computed: what decides it, as what the kernel is read, and
 #: the strategy. The first answer is taken; `tune` looks at the others, too.
 PRODUCTS: tuple[tuple[str, Find, Strategy], ...] = (
-    ("direct_convolution_nchw", find_contraction, convolutions.find_nchw),
-    ("direct_filter_gradient", find_contraction, convolutions.find_filter_gradient),
-    ("direct_filter_gradient", find_depthwise, convolutions.find_filter_gradient),
-    ("direct_convolution_nhwc", find_contraction, convolutions.find_nhwc),
-    ("direct_convolution_nhwc", find_depthwise, convolutions.find_nhwc),
-    ("few_columns", find_contraction, strategies.find_dots),
-    ("block_for_cache", find_contraction, strategies.find_blocks),
+    ("direct_convolution_nchw", find_contraction, convolutions.schedule_nchw),
+    ("direct_filter_gradient", find_contraction, convolutions.schedule_filter_gradient),
+    ("direct_filter_gradient", find_depthwise, convolutions.schedule_filter_gradient),
+    ("direct_convolution_nhwc", find_contraction, convolutions.schedule_nhwc),
+    ("direct_convolution_nhwc", find_depthwise, convolutions.schedule_nhwc),
+    ("few_columns", find_contraction, strategies.schedule_dots),
+    ("block_for_cache", find_contraction, strategies.schedule_blocks),
 )
 
 
-def schedules_of(case: Case) -> Iterator[Schedule]:
+def schedule_product(case: Case) -> Iterator[Schedule]:
     """The schedules of a kernel that is a sum of products."""
     kernel, facts, target = case.kernel, case.facts, case.target
 
@@ -236,7 +237,9 @@ def _nest(case: Case, nontemporal: frozenset[int]) -> Iterator[Part]:
     operations = int(costs.operations(block))
     setup = int(costs.operations(brief_reduces(block, costs)))
     private = len(case.kernel.buffers) - given
-    for found in find_loops(block, costs, cut.axes if cut else (), kept is not None):
+    for found in schedule_loops(
+        block, costs, cut.axes if cut else (), kept is not None
+    ):
         dense, worth = _DENSE if found.in_tiles else 1, max(WORTH_A_THREAD, 8 * setup)
         yield _part(
             case, found, operations, private, nontemporal=nontemporal, dense=dense,
@@ -257,14 +260,14 @@ def _phases(case: Case) -> Iterator[Sequence[Part]]:
 def _phase(case: Case) -> Iterator[Part]:
     """One of them: a sum of products, or a nest of loops."""
     none = frozenset[int]()
-    for found in schedules_of(case):
+    for found in schedule_product(case):
         yield _product(case, found, none)
     yield from _nest(case, none)
 
 
 def _sum_of_products(case: Case) -> Iterator[Sequence[Part]]:
     """A sum of products, in parts."""
-    for found in schedules_of(case):
+    for found in schedule_product(case):
         yield [
             _product(case, found, emit.nontemporal_buffers(case.kernel, case.target))
         ]
@@ -275,7 +278,7 @@ def _squares(case: Case) -> Iterator[Sequence[Part]]:
     target = case.target
     if case.kernel.is_dynamic or not target.decides("register_transpose"):
         return  # blocks are of sizes that are known
-    found = find_transposed(case.kernel, case.facts, target)
+    found = schedule_squares(case.kernel, case.facts, target)
     if found is None:
         return
     kernel = found.kernel
@@ -312,7 +315,7 @@ def _nests(case: Case) -> Iterator[Sequence[Part]]:
 
 
 #: The first answer is taken.
-STRATEGIES: tuple[Callable[[Case], Iterator[Sequence[Part]]], ...] = (
+RENDERINGS: tuple[Callable[[Case], Iterator[Sequence[Part]]], ...] = (
     _phases,
     _sum_of_products,
     _squares,
@@ -321,16 +324,16 @@ STRATEGIES: tuple[Callable[[Case], Iterator[Sequence[Part]]], ...] = (
 )
 
 
-def candidate_schedules(kernel: Kernel, target: Target) -> Iterator[Sequence[Part]]:
+def candidate_parts(kernel: Kernel, target: Target) -> Iterator[Sequence[Part]]:
     """The code of a legal kernel (see `lower/legalize/`), as `tune` may choose it.
 
-    All ways are those of the first strategy that has an answer: another one may add in
+    All are of the first row that has an answer: another one may add in
     another order.
     """
     case = Case(kernel, target)
-    for strategy in STRATEGIES:
+    for parts_of in RENDERINGS:
         codes: Sequence[Part] = ()
-        for codes in strategy(case):
+        for codes in parts_of(case):
             yield codes
         if codes:
             return
@@ -338,7 +341,7 @@ def candidate_schedules(kernel: Kernel, target: Target) -> Iterator[Sequence[Par
 
 def render(kernel: Kernel, target: Target) -> emit.Rendered:
     """The code of a legal kernel."""
-    return _render(next(candidate_schedules(kernel, target)), target)
+    return _render(next(candidate_parts(kernel, target)), target)
 
 
 def _render(codes: Sequence[Part], target: Target) -> emit.Rendered:
@@ -400,7 +403,7 @@ def renderers_for(
         yield partial(write, kernel, target)
         return
     kernel = legalize(kernel, operations_of(target) | called_in(kernel))
-    for codes in candidate_schedules(kernel, target):
+    for codes in candidate_parts(kernel, target):
         yield partial(_render, codes, target)
 
 

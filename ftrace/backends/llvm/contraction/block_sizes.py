@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ftrace.backends.llvm.runtime.work_estimate import PIECES_PER_THREAD
-from ftrace.backends.llvm.schedule import tiling_ir as tiling
+from ftrace.backends.llvm.schedule import loop_tiling as tiling
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.tables import memo

@@ -28,8 +28,8 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.backends.llvm.contraction.find import Contraction, is_in_place, step_sizes
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of, replace_in_stores
+from ftrace.backends.llvm.schedule.loop_tiling import OWN_RANGES, size_of
 from ftrace.backends.llvm.schedule.schedule_tree import GroupView
-from ftrace.backends.llvm.schedule.tiling_ir import OWN_RANGES, size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel import ir

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
-from ftrace.backends.llvm.schedule.tiling_ir import MOST_ROWS, rows_together, size_of
+from ftrace.backends.llvm.schedule.loop_tiling import MOST_ROWS, rows_together, size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.affine_index import Index

@@ -1,7 +1,7 @@
 """Strategies for products: how a contraction runs on a processor.
 
-    find_dots        few columns: vectors run along what is summed over
-    find_blocks      what is worth blocks that fit in the caches:
+    schedule_dots        few columns: vectors run along what is summed over
+    schedule_blocks      what is worth blocks that fit in the caches:
         pack_panels      matrix products: one axis of rows and of columns in a block
         block_for_cache  any contraction
 
@@ -26,13 +26,13 @@ from ftrace.backends.llvm.contraction.dot_product_instructions import (
 from ftrace.backends.llvm.contraction.find import Contraction, is_worthwhile
 from ftrace.backends.llvm.schedule import (
     layout,
+    loop_tiling as tiling,
     schedule_tree as tree,
-    tiling_ir as tiling,
 )
 from ftrace.backends.llvm.schedule.fill import fill
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.schedule.layout import Cut, Panel, Term, cut_ranges, cut_tiles
-from ftrace.backends.llvm.schedule.schedule_tree import Schedule, Statement, Tiled
+from ftrace.backends.llvm.schedule.schedule_tree import Schedule, Statement, TiledCut
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import Kernel, axis_of
@@ -46,7 +46,7 @@ _WORTH_SUMS = 1 << 12
 _UNIT_ROWS = 64
 
 
-class _Tiles(NamedTuple):
+class _UnitCuts(NamedTuple):
     """How the sums of a unit are cut.
 
     Attributes:
@@ -55,8 +55,8 @@ class _Tiles(NamedTuple):
       lanes: of a vector at most.
     """
 
-    rows: Tiled
-    columns: Tiled
+    rows: TiledCut
+    columns: TiledCut
     depth: Cut
     lanes: int
     facts: Facts
@@ -82,7 +82,7 @@ class _Tiles(NamedTuple):
         return tuple(Panel("sums", node, *size, parts, padded) for node in nodes)
 
 
-def _left_panels(plan: Contraction, tiles: _Tiles) -> list[Panel]:
+def _left_panels(plan: Contraction, tiles: _UnitCuts) -> list[Panel]:
     """Left operands, along the rows where they lie so in memory."""
     found, lanes = list[Panel](), tiles.lanes
     rows, flat = tiles.rows.cut, tiles.rows.flat
@@ -101,7 +101,7 @@ def _left_panels(plan: Contraction, tiles: _Tiles) -> list[Panel]:
 
 def _unit(
     plan: Contraction,
-    tiles: _Tiles,
+    tiles: _UnitCuts,
     right: Sequence[Panel],
     left: Sequence[Panel],
     into: tuple[Panel, ...],
@@ -176,9 +176,9 @@ def block_for_cache(
                 cut_ranges(plan.rows, height), tiling.RangeTiling(0, tile.rows, False)
             )  # fmt: skip
             others = list(rows.outer)
-        tiles = _Tiles(
-            Tiled(rows, steps, not plan.loose),
-            Tiled(columns, tiling.RangeTiling(lanes, tile.vectors), True),
+        tiles = _UnitCuts(
+            TiledCut(rows, steps, not plan.loose),
+            TiledCut(columns, tiling.RangeTiling(lanes, tile.vectors), True),
             cut_ranges(_walk(plan, facts), blocks.depth, lanes), lanes, facts, target,
         )  # fmt: skip
         # Tiles read beyond the block: what stands there must not slow them down.
@@ -236,9 +236,9 @@ def pack_panels(
         tile, width = blocks.tile, blocks.tile.vectors * lanes
         columns = Cut((), column, width * blocks.strips, (), strip=width)
         rows, steps = cut_tiles(row, tile.rows, blocks.tiles * tile.rows)
-        tiles = _Tiles(
-            Tiled(rows, steps),
-            Tiled(columns, tiling.RangeTiling(lanes, tile.vectors)),
+        tiles = _UnitCuts(
+            TiledCut(rows, steps),
+            TiledCut(columns, tiling.RangeTiling(lanes, tile.vectors)),
             cut_ranges(_walk(plan, facts), blocks.depth, lanes), lanes, facts, target,
         )  # fmt: skip
         right, left, sums = list[Panel](), list[Panel](), tuple[Panel, ...]()
@@ -284,7 +284,7 @@ def _load(
     )
 
 
-def _in_strips(tiles: _Tiles, columns: Cut, node: Node) -> Panel:
+def _in_strips(tiles: _UnitCuts, columns: Cut, node: Node) -> Panel:
     """A right operand in strips as wide as a tile.
 
     A tile reads its strip from beginning to end: one page after the other, ahead of
@@ -297,7 +297,7 @@ def _in_strips(tiles: _Tiles, columns: Cut, node: Node) -> Panel:
     return Panel("right", node, rows, width, parts, True)
 
 
-def find_dots(
+def schedule_dots(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Iterator[Schedule]:
     """A contraction as one of few columns, if that is best.
@@ -335,9 +335,9 @@ def find_dots(
     if tile < 1:
         return
     columns, (rows, steps) = Cut.whole(plan.columns), cut_tiles(row, tile, _UNIT_ROWS)
-    tiles = _Tiles(
-        Tiled(rows, steps),
-        Tiled(columns, tiling.RangeTiling(0, wide)), Cut.whole(plan.ranges),
+    tiles = _UnitCuts(
+        TiledCut(rows, steps),
+        TiledCut(columns, tiling.RangeTiling(0, wide)), Cut.whole(plan.ranges),
         lanes, facts, target,
     )  # fmt: skip
     pitch = (-(-deep // lanes) + 1) * lanes
@@ -354,7 +354,7 @@ def find_dots(
     yield Schedule(kernel, lanes, (*plan.outer, *sharing), unit)
 
 
-def find_blocks(
+def schedule_blocks(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Iterator[Schedule]:
     """Any contraction; of groups where the processor multiplies them."""

@@ -23,7 +23,7 @@ from ftrace.backends.llvm.schedule import layout, schedule_tree as tree
 from ftrace.backends.llvm.schedule.fill import fill
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.schedule.layout import Cut, Panel, Term, Window
-from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
+from ftrace.backends.llvm.schedule.loop_tiling import RangeTiling, size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import (
@@ -343,10 +343,10 @@ def slide(
     panels = (still,) if isinstance(still, Panel) else ()
     fills = [fill(memory, lanes, facts, target) for memory in (*images, *panels)]
     for high, wide in tiles:
-        across, down = tree.Tiled(columns, RangeTiling(lanes, wide), True), None
+        across, down = tree.TiledCut(columns, RangeTiling(lanes, wide), True), None
         if rows.within:
             steps = layout.even_tiles(rows.extents[-1], high)
-            down = tree.Tiled(rows, steps, len(rows.within) == 1)
+            down = tree.TiledCut(rows, steps, len(rows.within) == 1)
         add = tree.Accumulate(
             (sums.node,), panels, down, across, depth, (sums,), images=images,
             taps=parts,

@@ -1,8 +1,8 @@
 """Strategies for convolutions and their gradients: contractions one of which slides.
 
-    find_nchw             the right operand slides along an axis of the columns
-    find_nhwc             the left operand slides along the rows, or groups do
-    find_filter_gradient  the window is what is left of the sum
+    schedule_nchw             the right operand slides along an axis of the columns
+    schedule_nhwc             the left operand slides along the rows, or groups do
+    schedule_filter_gradient  the window is what is left of the sum
 
 Each gives schedules (`schedule/schedule_tree.py`) of what it is for: the best by its
 model, then others that may be better. What slides is evaluated once for each place that
@@ -20,11 +20,11 @@ from math import prod
 from ftrace.backends.llvm.contraction import find as contraction
 from ftrace.backends.llvm.contraction.find import Contraction, in_memory_order
 from ftrace.backends.llvm.convolution import find as convolution
-from ftrace.backends.llvm.schedule import layout, tiling_ir as tiling
+from ftrace.backends.llvm.schedule import layout, loop_tiling as tiling
 from ftrace.backends.llvm.schedule.index_facts import Facts
 from ftrace.backends.llvm.schedule.layout import Cut, Panel, Term, Window, cut_ranges
+from ftrace.backends.llvm.schedule.loop_tiling import size_of
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
-from ftrace.backends.llvm.schedule.tiling_ir import size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.ir import Kernel
@@ -108,7 +108,7 @@ class _AlongColumns(NamedTuple):
     target: Target
 
 
-def find_nchw(
+def schedule_nchw(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Iterator[Schedule]:
     """The contraction as a convolution, where that pays.
@@ -267,7 +267,7 @@ _FEWEST_ROW_VECTORS = 12
 _MOST_ROW_VECTORS = 16
 
 
-def find_nhwc(
+def schedule_nhwc(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Iterator[Schedule]:
     """The contraction as a convolution with channels last, if it is one.
@@ -405,7 +405,7 @@ class _OfFilters(NamedTuple):
     lanes: int
 
 
-def find_filter_gradient(
+def schedule_filter_gradient(
     kernel: Kernel, plan: Contraction, facts: Facts, target: Target
 ) -> Iterator[Schedule]:
     """The contraction as the gradient of a convolution by its filters, if it is one.

@@ -15,7 +15,7 @@ from ftrace.backends.llvm.emit.emit_values import At
 from ftrace.backends.llvm.ir.writer import Type
 from ftrace.backends.llvm.scalar import avx512
 from ftrace.backends.llvm.scalar.instructions import Row
-from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, block_of_sums
+from ftrace.backends.llvm.schedule.loop_tiling import RangeTiling, block_of_sums
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import byte_quads_p, fma_p, pairs_p, word_pairs_p
 from ftrace.lower.legalize.term import RELAXED

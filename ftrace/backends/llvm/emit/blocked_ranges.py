@@ -17,9 +17,9 @@ from ftrace.backends.llvm.ir.writer import literal, lowest
 from ftrace.backends.llvm.schedule.fill import vector_of
 from ftrace.backends.llvm.schedule.index_facts import index_of, sum_of
 from ftrace.backends.llvm.schedule.layout import Cut, Image, Term, VectorRows, fit_lanes
+from ftrace.backends.llvm.schedule.loop_tiling import RangeTiling, size_of
 from ftrace.backends.llvm.schedule.prefetch import prefetch_along
 from ftrace.backends.llvm.schedule.schedule_tree import Fill
-from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of, load, load_p
 from ftrace.trace.graph import Node, substitute, toposort

@@ -31,7 +31,7 @@ from ftrace.backends.llvm.ir.writer import Type, first_lanes, index_type, mask_t
 from ftrace.backends.llvm.scalar.avx512 import from_table
 from ftrace.backends.llvm.scalar.instructions import Instructions
 from ftrace.backends.llvm.schedule.index_facts import AccessCondition, index_of
-from ftrace.backends.llvm.schedule.tiling_ir import Prefetch
+from ftrace.backends.llvm.schedule.loop_tiling import Prefetch
 from ftrace.lower.kernel.affine_index import Index
 from ftrace.lower.kernel.ir import Store
 from ftrace.trace.graph import Node

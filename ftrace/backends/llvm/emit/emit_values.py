@@ -20,7 +20,7 @@ from ftrace.backends.llvm.emit.addressing import Access, Scaled
 from ftrace.backends.llvm.ir import writer as llvm
 from ftrace.backends.llvm.scalar.ops import Operations
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
-from ftrace.backends.llvm.schedule.tiling_ir import InRegisters
+from ftrace.backends.llvm.schedule.loop_tiling import InRegisters
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.lower.kernel.affine_index import Index

@@ -1,5 +1,9 @@
 """Nests of loops, as a tiling says: over axes, in them reduces and stores.
 
+An axis runs tile after tile; inside one its values are open, as vectors or numbers. A
+reduce hands on its accumulators from one step to the next (`accumulators.py`). Of some
+ranges only a part runs, a `Span`: that of the block which is open around.
+
 Reduces of columns run row by row where the tiling says so:
 
     sums[j] = the sum over i of f(x[i, j])
@@ -28,7 +32,7 @@ from ftrace.backends.llvm.emit.accumulators import Lines, Sum
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import Opened
 from ftrace.backends.llvm.ir import writer as llvm
-from ftrace.backends.llvm.schedule import tiling_ir as tiling
+from ftrace.backends.llvm.schedule import loop_tiling as tiling
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import Store, axis_of
 from ftrace.lower.kernel.loop_tree import Loop, ReduceLoop, Statement
@@ -126,9 +130,11 @@ class Nest:
         masks: list[str | None] = [None] * tiles.unroll
         if tiles.tail:
             masks[-1] = llvm.first_lanes(steps.lanes, tiles.tail)
-        if tiles.end:
+        if tiles.masked_end:
             lanes, copies = steps.lanes, range(tiles.unroll)
-            masks = [self._lanes_before(tiles.end, base, lanes, n) for n in copies]
+            masks = [
+                self._lanes_before(tiles.masked_end, base, lanes, n) for n in copies
+            ]
         opened = Opened(
             node, base, self.writer.level, tiles.unroll, max(steps.lanes, 1),
             lanes=steps.lanes, masks=masks, existing=tiles.tail,
@@ -211,7 +217,7 @@ class Nest:
             writer.close_scope()
             return
         if tiles.inner:
-            stop = llvm.lowest(writer, stop, self.values.number(tiles.stop))
+            stop = llvm.lowest(writer, stop, self.values.number(tiles.inner_end))
         loop = writer.loop(start, stop, tiles.step, guarded)
         with loop as index, self.opened(axis, index, steps, tiles):
             body()
@@ -262,7 +268,7 @@ class Nest:
                 with self.opened(node, base, steps, tiles) as opened:
                     if not others:
                         return self.accumulate(loop, opened, lines, carried)
-                    apart = lines.rounds and not self.tiling.one_by_one
+                    apart = lines.rounds and not self.tiling.flat_sums
                     if not apart or inner < tiling.BLOCK // 4:
                         return self._over(loop, others, lines, carried)
                     fresh = self._over(loop, others, lines, lines.identities())
@@ -273,7 +279,7 @@ class Nest:
                 one = tiling.Tiles(0, 0, 1, 1)
                 return self._plain_loop(lines, one, span.first, span.last, state, body)
             stop = tiles.start + tiles.count * tiles.width
-            stop = tiles.stop if tiles.inner else stop
+            stop = tiles.inner_end if tiles.inner else stop
             state = self._loop(lines, tiles, tiles.start, stop, state, body)
         return state
 

@@ -18,8 +18,8 @@ from ftrace.backends.llvm.emit.loop_nest import Nest, Span
 from ftrace.backends.llvm.emit.staged_kernel import StagedKernel
 from ftrace.backends.llvm.ir.writer import Type, literal
 from ftrace.backends.llvm.schedule import index_facts, layout, schedule_tree as tree
+from ftrace.backends.llvm.schedule.loop_tiling import RangeTiling, size_of
 from ftrace.backends.llvm.schedule.prefetch import loads_along, prefetch_along
-from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
 from ftrace.lower.kernel.ir import INDEX, Store, axis_of, reduce
 from ftrace.trace.graph import Node, substitute
 from ftrace.trace.primitives.elementwise import add, mul, rem, sub
@@ -55,7 +55,10 @@ class ScheduleEmitter:
     def emit(self) -> int:
         """Emits the function; returns how many units it has."""
         self.run(self.schedule.setup)
-        with self.staged.units(self.schedule.unit_axes) as unit, ExitStack() as opened:
+        with (
+            self.staged.units(self.schedule.unit_places) as unit,
+            ExitStack() as opened,
+        ):
             self.numbers = {s: self._number(s, unit.number) for s in self.made}
             for of, number in unit.blocks.items():
                 self._open(of, number, opened)
@@ -156,7 +159,7 @@ class ScheduleEmitter:
     def _clear_at_first(self, found: layout.Memory) -> None:
         memory, staged = self.memory[found.key], self.staged
         if found.zeros is not None:
-            staged.fill(memory, 0, found.zeros)
+            staged.set_constant(memory, 0, found.zeros)
         if isinstance(found, layout.Panel) or not found.behind:
             return
         access, base = staged.values.access, staged.values.buffer(memory.number)
@@ -166,7 +169,7 @@ class ScheduleEmitter:
             access.store(t, t.zero, p)
 
     def clear(self, s: tree.Clear) -> None:
-        self.staged.fill(self.memory[s.panel.key], s.value)
+        self.staged.set_constant(self.memory[s.panel.key], s.value)
 
     def fill(self, s: tree.Fill) -> None:
         panel, memory = s.panel, self.memory[s.panel.key]
@@ -220,12 +223,15 @@ class ScheduleEmitter:
                     sums[node] = self._sum_windows(s, image, value, moved, at)
             more = s.depth.several or image not in (None, *s.images[:1])
             stores += self._epilogue(s, sums, at, more)
-        how = {"prefetch_along": later, "one_by_one": image is not None}
+        how = {"prefetch_along": later, "flat_sums": image is not None}
         staged.run(axes, stores, steps, spans, **how)
         self.lines.clear()
 
     def _tile(
-        self, tiled: tree.Tiled, steps: dict[Node, RangeTiling], spans: dict[Node, Span]
+        self,
+        tiled: tree.TiledCut,
+        steps: dict[Node, RangeTiling],
+        spans: dict[Node, Span],
     ) -> dict[Node, Node]:
         """How loops over the tiles of a block run: their steps, and parts of ranges.
 

@@ -22,7 +22,7 @@ from ftrace.backends.llvm.ir.symbols import GIVE, STOP, TAKE
 from ftrace.backends.llvm.ir.writer import Type, Writer, digits, literal
 from ftrace.backends.llvm.schedule import layout
 from ftrace.backends.llvm.schedule.index_facts import Facts
-from ftrace.backends.llvm.schedule.tiling_ir import OWN_RANGES, RangeTiling, Tiling
+from ftrace.backends.llvm.schedule.loop_tiling import OWN_RANGES, RangeTiling, Tiling
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel import ir
@@ -209,7 +209,7 @@ class StagedKernel:
         tiling = Tiling(steps, **directives)
         Nest(self.values, tiling, spans).block(build_loops(kernel))
 
-    def fill(self, panel: Scratch, value: Any, first: int = 0) -> None:
+    def set_constant(self, panel: Scratch, value: Any, first: int = 0) -> None:
         """Sets the columns of a panel from `first` to the end of the row."""
         lanes = self.target.vector_bytes // panel.dtype.itemsize
         t = Type.of(panel.dtype, lanes)

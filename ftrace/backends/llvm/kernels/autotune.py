@@ -1,7 +1,7 @@
 """Schedules tried on the machine itself: `ft.config(tune=True)`.
 
 Strategies give a kernel schedules, first the one that a model of the processor prefers
-(`candidate_schedules` in `render.py`). Those that add in the same order as that one are
+(`candidate_parts` in `render.py`). Those that add in the same order as that one are
 compiled, run on memory of the kernel's sizes, held to the same bits, and timed in turn.
 The number of the fastest is cached on disk: the next process need not try again.
 

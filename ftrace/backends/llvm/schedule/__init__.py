@@ -5,7 +5,7 @@ From the ground up:
     index_facts        What is known of a kernel's index arithmetic before it runs
     cache_row_values   Values of a row, cached from a reduce for the work after it
     known_positions    Kernels in which the answers to questions of position are known
-    tiling_ir          How the loops of a kernel run, as a value, and the tiles that
+    loop_tiling          How the loops of a kernel run, as a value, and the tiles that
                        follow from it
     layout             Ranges cut in blocks, windows, and what stands in memory of a
                        block

@@ -1,7 +1,7 @@
 """How each loop of a kernel runs: one by one, unrolled, or in the lanes of a vector.
 
 What each choice of a vector costs is estimated in `vector_cost.py`. What the `Chooser`
-chooses is in `tiling_ir.py`; how many sums of a product the registers hold, in
+chooses is in `loop_tiling.py`; how many sums of a product the registers hold, in
 `register_tile`.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
-from ftrace.backends.llvm.schedule import tiling_ir as tiling, vector_cost
+from ftrace.backends.llvm.schedule import loop_tiling as tiling, vector_cost
 from ftrace.backends.llvm.schedule.index_facts import index_of
 from ftrace.backends.llvm.schedule.layout import Cut
 from ftrace.backends.llvm.schedule.prefetch import prefetches
@@ -73,7 +73,7 @@ _LONG_ROW_BYTES = 16 << 10
 _REPEATED = 16
 
 
-def find_loops(
+def schedule_loops(
     block: Sequence[Statement],
     costs: vector_cost.VectorCosts,
     segments: Sequence[Node] = (),

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.schedule.layout import Blocked, Image, Memory, fit_lanes
+from ftrace.backends.llvm.schedule.loop_tiling import RangeTiling, size_of
 from ftrace.backends.llvm.schedule.prefetch import far_rows, is_far, loads_along
 from ftrace.backends.llvm.schedule.schedule_tree import Fill
-from ftrace.backends.llvm.schedule.tiling_ir import RangeTiling, size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import load_p
 from ftrace.trace.graph import Node, toposort

@@ -19,7 +19,7 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from ftrace.backends.llvm.schedule import tiling_ir as tiling
+from ftrace.backends.llvm.schedule import loop_tiling as tiling
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel.ir import INDEX, axis_of

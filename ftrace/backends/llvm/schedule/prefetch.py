@@ -21,7 +21,12 @@ from collections.abc import Sequence
 from math import prod
 
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
-from ftrace.backends.llvm.schedule.tiling_ir import Prefetch, Tiling, range_of, size_of
+from ftrace.backends.llvm.schedule.loop_tiling import (
+    Prefetch,
+    Tiling,
+    range_of,
+    size_of,
+)
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple
 from ftrace.lower.kernel.affine_index import index_of_atom

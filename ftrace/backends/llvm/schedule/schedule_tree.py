@@ -15,8 +15,8 @@
 
 A strategy gives such trees of a kernel and a processor, or none. Printed it is that
 diagram; `emit/schedule_emitter.py` carries it out. How ranges are cut, and what stands
-in memory, says `layout.py`; how loops run in a block, `tiling_ir.py`. Blocks have fixed
-sizes: results do not depend on how units are shared.
+in memory, says `layout.py`; how loops run in a block, `loop_tiling.py`. Blocks have
+fixed sizes: results do not depend on how units are shared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from textwrap import indent
 from typing import Any
 
-from ftrace.backends.llvm.schedule import layout, tiling_ir as tiling
+from ftrace.backends.llvm.schedule import layout, loop_tiling as tiling
 from ftrace.backends.llvm.schedule.layout import Cut, Image, Memory, Panel
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.lower.kernel import loop_tree
@@ -120,7 +120,7 @@ class Fill:
         return f"fill {self.panel}{mark}{_ahead_text(self.prefetch, self.ahead)}"
 
 
-class Tiled(NamedTuple):
+class TiledCut(NamedTuple):
     """How tiles run over a block.
 
     Attributes:
@@ -158,8 +158,8 @@ class Accumulate:
 
     totals: tuple[Node, ...]
     operands: tuple[Panel, ...]
-    rows: Tiled | None
-    columns: Tiled
+    rows: TiledCut | None
+    columns: TiledCut
     depth: Cut
     into: tuple[Panel, ...] = ()
     finished: tuple[Panel, ...] = ()
@@ -285,7 +285,7 @@ class Schedule:
     Attributes:
       kernel: it may be written anew for the schedule.
       lanes: of a vector.
-      unit_axes: what tells units apart.
+      unit_places: what tells units apart.
       unit: what each of them does.
       views: buffers beside those of the kernel.
       registers: what they hold beside tiles of sums.
@@ -294,7 +294,7 @@ class Schedule:
 
     kernel: Kernel
     lanes: int
-    unit_axes: tuple[Node | Cut, ...]
+    unit_places: tuple[Node | Cut, ...]
     unit: tuple[Statement, ...]
     views: tuple[GroupView, ...] = ()
     registers: tiling.InRegisters = tiling.InRegisters()
@@ -343,7 +343,7 @@ class Schedule:
         return list({m.key: m for m in (*fills, *sums)}.values())
 
     def __str__(self) -> str:
-        names = layout.names_of(self.unit_axes, ", ")
+        names = layout.names_of(self.unit_places, ", ")
         body = [*self.registers.lines(), *self.unit]
         return _with_body(f"for units of {names}", body) if names else _lines(body)
 

@@ -47,7 +47,9 @@ _SHORTEST_AXIS = 8
 _LIGHT = 6
 
 
-def find_transposed(kernel: ir.Kernel, facts: Facts, target: Target) -> Schedule | None:
+def schedule_squares(
+    kernel: ir.Kernel, facts: Facts, target: Target
+) -> Schedule | None:
     """A kernel with transposed operands, maybe with one axis the other way round."""
     found = _find(kernel, facts, target)
     if found is not None or kernel.ordered:

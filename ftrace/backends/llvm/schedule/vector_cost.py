@@ -17,7 +17,7 @@ from ftrace import dtypes
 from ftrace.backends.llvm.scalar.ops import ADDITION, OPERATIONS, Cost
 from ftrace.backends.llvm.schedule.index_facts import Facts, index_of
 from ftrace.backends.llvm.schedule.layout import fit_lanes
-from ftrace.backends.llvm.schedule.tiling_ir import size_of
+from ftrace.backends.llvm.schedule.loop_tiling import size_of
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.kernel.ir import INDEX, Kernel, Store, bytes_of, load_p, reduce_p
 from ftrace.lower.kernel.loop_tree import Let, Loop, ReduceLoop, Statement

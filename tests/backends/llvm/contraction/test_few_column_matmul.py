@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.backends.llvm.contraction.strategies import find_dots
+from ftrace.backends.llvm.contraction.strategies import schedule_dots
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.target import Target, host_target
 from tests.backends.llvm.convolution.test_filter_gradient import operands
@@ -61,7 +61,7 @@ def close(found: Any, wanted: Any, bound: float = 1e-5) -> None:
 
 def few_columns(function: Any, arrays: Any, target: Target = _WIDE) -> Schedule | None:
     kernel = kernel_of(function, *arrays)
-    return next(find_dots(kernel, *plan_of(kernel), target), None)
+    return next(schedule_dots(kernel, *plan_of(kernel), target), None)
 
 
 def last_operands(case: Any, dtype: Any = np.float32) -> tuple[Array, ...]:

@@ -18,7 +18,7 @@ from ftrace.backends.llvm.contraction.block_sizes import (
     share_units,
 )
 from ftrace.backends.llvm.render import render
-from ftrace.backends.llvm.schedule.tiling_ir import register_tile
+from ftrace.backends.llvm.schedule.loop_tiling import register_tile
 from ftrace.backends.llvm.target import Target, host_target
 from ftrace.ground import settings
 from ftrace.lower.kernel.ir import (

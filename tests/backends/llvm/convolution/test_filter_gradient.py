@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ftrace as ft
-from ftrace.backends.llvm.convolution.strategies import find_filter_gradient
+from ftrace.backends.llvm.convolution.strategies import schedule_filter_gradient
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.target import Target, host_target
 from ftrace.lower.kernel.ir import Kernel
@@ -94,7 +94,7 @@ def read_by(kernel: Kernel, arrays: Sequence[Array]) -> list[Array]:
 def sum_of(kernel: Kernel, target: Target | None = None) -> Schedule | None:
     plan, facts = plan_of(kernel)
     return next(
-        find_filter_gradient(kernel, plan, facts, target or host_target()), None
+        schedule_filter_gradient(kernel, plan, facts, target or host_target()), None
     )
 
 

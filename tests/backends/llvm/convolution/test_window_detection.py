@@ -13,7 +13,7 @@ import pytest
 
 import ftrace as ft
 from ftrace.backends.llvm.convolution.find import Window, find_windows
-from ftrace.backends.llvm.convolution.strategies import find_nchw, find_nhwc
+from ftrace.backends.llvm.convolution.strategies import schedule_nchw, schedule_nhwc
 from ftrace.backends.llvm.render import render
 from ftrace.backends.llvm.schedule.index_facts import facts_of
 from ftrace.backends.llvm.schedule.known_positions import without_short_axes
@@ -79,12 +79,12 @@ def windows_of(kernel: Kernel) -> list[Window]:
 
 def sliding_of(kernel: Kernel, target: Target | None = None) -> Schedule | None:
     plan, facts = plan_of(kernel)
-    return next(find_nchw(kernel, plan, facts, target or host_target()), None)
+    return next(schedule_nchw(kernel, plan, facts, target or host_target()), None)
 
 
 def nhwc_schedule_of(kernel: Kernel) -> Schedule | None:
     plan, facts = plan_of(kernel)
-    return next(find_nhwc(kernel, plan, facts, host_target()), None)
+    return next(schedule_nhwc(kernel, plan, facts, host_target()), None)
 
 
 def run(

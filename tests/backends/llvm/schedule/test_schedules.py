@@ -12,17 +12,17 @@ import pytest
 import ftrace as ft
 from ftrace.backends.llvm.contraction.strategies import (
     block_for_cache,
-    find_dots,
     pack_panels,
+    schedule_dots,
 )
 from ftrace.backends.llvm.convolution.strategies import (
-    find_filter_gradient,
-    find_nchw,
-    find_nhwc,
+    schedule_filter_gradient,
+    schedule_nchw,
+    schedule_nhwc,
 )
 from ftrace.backends.llvm.device import render_kernel
 from ftrace.backends.llvm.render import Case
-from ftrace.backends.llvm.schedule.choose_tiling import find_loops
+from ftrace.backends.llvm.schedule.choose_tiling import schedule_loops
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.schedule.vector_cost import VectorCosts
 from ftrace.backends.llvm.target import Target
@@ -33,7 +33,7 @@ WIDE = Target.of("x86_64-unknown-linux-gnu", "x86-64-v4", "", CACHES, cores=2)
 
 
 def few_columns(case: Case) -> Schedule | None:
-    return next(find_dots(case.kernel, *plan_of(case.kernel), WIDE), None)
+    return next(schedule_dots(case.kernel, *plan_of(case.kernel), WIDE), None)
 
 
 def matrix(case: Case) -> Schedule | None:
@@ -100,7 +100,7 @@ def of_plan(find: Any) -> Any:
 #: The strategy, a program and the shapes of its arrays.
 CONVOLUTIONS: dict[str, tuple[Any, Any, tuple[tuple[int, ...], ...], str]] = {
     "channels first": (
-        of_plan(find_nchw), convolution(2),
+        of_plan(schedule_nchw), convolution(2),
         ((16, 32, 28, 28), (64, 32, 3, 3)), """
 for units of i0, i2 × i3, i1:
     fill image[r6 × r5][line of i2 × i3]
@@ -108,14 +108,14 @@ for units of i0, i2 × i3, i1:
     sums[i1][i2 × i3] <- (image + image1) · …    8 rows × 2 vectors of 16
     out <- f(sums[i1][i2 × i3])"""),
     "channels last": (
-        of_plan(find_nhwc), channels_last(),
+        of_plan(schedule_nhwc), channels_last(),
         ((8, 14, 14, 64), (3, 3, 64, 64)), """
 for units of i0, i1 × i2, i3:
     fill image[line of i1 × i2][r6]
     sums[i1 × i2][i3] <- image · …    14 rows × 2 vectors of 16
     out <- f(sums[i1 × i2][i3])"""),
     "groups": (
-        of_plan(find_nhwc), channels_last(8),
+        of_plan(schedule_nhwc), channels_last(8),
         ((4, 14, 14, 32), (3, 3, 4, 32)), """
 for units of i0, i1 by 7 × i2, i3 by 8 × i4:
     fill image[line of i1 by 7 × i2][r7][i3]
@@ -123,7 +123,7 @@ for units of i0, i1 by 7 × i2, i3 by 8 × i4:
     sums[i1 × i2][i3 × i4] <- image · still    14 rows × 2 vectors of 8
     out <- f(sums[i1 × i2][i3 × i4])"""),
     "by filters": (
-        of_plan(find_filter_gradient), by_filters,
+        of_plan(schedule_filter_gradient), by_filters,
         ((8, 32, 28, 28), (64, 32, 3, 3), (8, 64, 28, 28)), """
 for units of i0, i2, i1:
     clear sums
@@ -172,7 +172,7 @@ def test_loops_of_a_kernel_print_as_they_run(name: str) -> None:
     arrays = [np.ones(shape, np.float32) for shape in shapes]
     case = Case(kernel_of(function, *arrays, target=WIDE), WIDE)
     costs = VectorCosts(case.kernel, case.facts, WIDE)
-    assert str(next(find_loops(case.block, costs))) == text.lstrip()
+    assert str(next(schedule_loops(case.block, costs))) == text.lstrip()
 
 
 #: Programs of matrices of 2048², which no second cache holds, and what is asked for.

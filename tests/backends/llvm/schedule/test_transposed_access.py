@@ -15,7 +15,7 @@ from ftrace import dtypes
 from ftrace.backends.llvm.compile import emit_object, link
 from ftrace.backends.llvm.render import render
 from ftrace.backends.llvm.schedule.index_facts import facts_of
-from ftrace.backends.llvm.schedule.transposed_access import find_transposed
+from ftrace.backends.llvm.schedule.transposed_access import schedule_squares
 from ftrace.backends.llvm.target import host_target
 from ftrace.lower.kernel.ir import (
     INDEX,
@@ -151,9 +151,9 @@ def test_an_axis_is_run_from_its_end_only_to_turn_an_operand() -> None:
     x = fnp.ones((64, 96))
     (kernel,) = ft.jit(lambda x: fnp.flip(x, 0) * 2).lower(x).kernels
     target = host_target()
-    assert find_transposed(kernel, facts_of(kernel), target) is None
+    assert schedule_squares(kernel, facts_of(kernel), target) is None
     (kernel,) = ft.jit(fnp.rot90).lower(x).kernels
-    found = find_transposed(kernel, facts_of(kernel), target)
+    found = schedule_squares(kernel, facts_of(kernel), target)
     assert found is not None
     assert found.kernel.shape == kernel.shape
     assert found.kernel != kernel

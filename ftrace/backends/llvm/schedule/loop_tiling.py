@@ -80,12 +80,11 @@ class Tiles:
       unroll: vectors (or numbers) in each.
       width: from one to the next.
       tail: lanes of the last vector that exist; 0 is all.
-      end: where the range ends, if the vectors are masked to end there.
+      masked_end: where the range ends, if the vectors are masked to end there.
+      inner: steps inside a tile, which are a loop up to `inner_end`; 0: it is one step.
+      inner_end: where they end.
 
-      inner: steps inside a tile, which are a loop up to `stop`; 0: it is one step.
-      stop: where they end.
-
-    Of a dynamic range `start`, `count`, `end` and `stop` may be dynamic.
+    Of a dynamic range all but `unroll`, `width`, `tail` and `inner` may be dynamic.
     """
 
     start: int
@@ -93,9 +92,9 @@ class Tiles:
     unroll: int
     width: int
     tail: int = 0
-    end: int = 0
+    masked_end: int = 0
     inner: int = 0
-    stop: int = 0
+    inner_end: int = 0
 
     @property
     def step(self) -> int:
@@ -159,7 +158,7 @@ class Tiling:
       squares: values are evaluated in vectors along one axis, and stored in vectors
         along another, which is unrolled as often as there are lanes.
       next_square: loads that are asked for as the next square has them.
-      one_by_one: loops of a sum inside one another are added up as one.
+      flat_sums: loops of a sum inside one another are added up as one.
     """
 
     steps: Mapping[Node, RangeTiling]
@@ -170,7 +169,7 @@ class Tiling:
     prefetch_along: tuple[Node, Sequence[Prefetch]] | None = None
     squares: bool = False
     next_square: Sequence[Node] = ()
-    one_by_one: bool = False
+    flat_sums: bool = False
 
     @property
     def in_tiles(self) -> bool:
