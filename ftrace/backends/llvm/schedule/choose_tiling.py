@@ -33,6 +33,12 @@ from ftrace.trace.symbolic import is_dynamic, sample
 #: those that are no products.
 _UNIT = 16_000
 _UNITS = 256
+#: Operations in a body of which four vectors, or two, are computed at once. Half the
+#: first changes axpy, half the second exp and the stencil; twice, others.
+_FOUR_VECTORS, _TWO_VECTORS = 6, 16
+#: Operations in a reduce of which eight sums, or four, are under way. Half the first
+#: changes matvec, half or twice the second softmax.
+_EIGHT_SUMS, _FOUR_SUMS = 4, 24
 #: Operations in a body that is not worth compiling twice, for its last vector, and in
 #: one of few elements: a bound of code. With 1024 120 operations on 5001 elements are
 #: 436 instructions, not 332, and 60 on 101 elements 207, not 127. With 16 the row of
@@ -227,7 +233,7 @@ class Chooser:
     def _unroll_vector(self, loop: Loop, vector: vector_cost.Vector) -> None:
         """A light body runs on several vectors at once."""
         weight = count_values(loop.body)
-        unroll = 4 if weight <= 6 else 2 if weight <= 16 else 1
+        unroll = 4 if weight <= _FOUR_VECTORS else 2 if weight <= _TWO_VECTORS else 1
         if not self.target.decides("unroll_vectors"):
             unroll = 1
         whole = max(tiling.size_of(loop.axis) // vector[1], 1)
@@ -349,7 +355,7 @@ class Chooser:
             return
         node, lanes = vector
         weight = count_values(loop.body)
-        unroll = 8 if weight <= 4 else 4 if weight <= 24 else 2
+        unroll = 8 if weight <= _EIGHT_SUMS else 4 if weight <= _FOUR_SUMS else 2
         unroll = max(unroll // len(loop.reduces), 2)
         whole = max(tiling.size_of(node) // lanes, 1)
         rows = self._interleaved_rows(loop, node)
