@@ -567,8 +567,8 @@ def select_n(which: Value, *cases: Value) -> Any:
     """Elementwise the case whose number `which` holds; of two cases, also by bool.
 
     Args:
-      which: int32 or, of two cases, bool (False is the first); a scalar, or of their
-        shape.
+      which: integers or, of two cases, bools (False is the first); a scalar, or of
+        their shape.
       cases: arrays of one shape and dtype.
 
     Returns:
@@ -576,7 +576,7 @@ def select_n(which: Value, *cases: Value) -> Any:
 
     Raises:
       ShapeError: the shapes of the cases differ, or that of `which` from them.
-      DtypeError: the dtypes of the cases differ, or `which` is neither bool nor int32.
+      DtypeError: the dtypes of the cases differ, or `which` is of another kind.
 
     Example:
       >>> cases = [fnp.array([1, 2, 3]) * factor for factor in (1, 10, 100)]
@@ -598,11 +598,13 @@ def select_n(which: Value, *cases: Value) -> Any:
         return ax.as_value(cases[0])
     if by_bool and len(cases) == 2:
         return ax.choose(number, cases[1], cases[0])
-    if number.dtype != dtypes.int32:
+    if not dtypes.is_integer(number.dtype):
         raise DtypeError(
-            f"lax.select: with {len(cases)} cases the selector must be int32"
+            f"lax.select: with {len(cases)} cases the selector must be an integer"
             f"{' or bool' * (len(cases) <= 2)}, got {number.dtype.name}"
         )
+    if number.dtype.itemsize < 4:  # the number of a case may not fit
+        number = ax.cast(number, dtypes.int32)
     result = ax.as_value(cases[0])
     for i, case in enumerate(cases[1:], 1):
         result = ax.choose(apply_elementwise(p.eq, number, i), case, result)

@@ -415,6 +415,20 @@ def test_axes_of_a_product_may_be_single_numbers() -> None:
     assert lax.dot_general(x, x, ((1, 1), ((), ()))).tolist() == [[3, 3], [3, 3]]
 
 
+@pytest.mark.parametrize("dtype", ["int4", "int8", "uint8", "int32", "uint32", "int64"])
+def test_integers_of_any_width_select(dtype: str) -> None:
+    x = _ones(3)
+    which = fnp.asarray([2, 0, 1]).astype(dtype)
+    for select in (lax.select_n, ft.jit(lax.select_n)):
+        assert select(which, 0 * x, x, 2 * x).tolist() == [2, 0, 1]
+        many = select(which, *[k * x for k in range(300)])
+        assert many.tolist() == [2, 0, 1]
+    with ft.config(enable_x64=True):
+        assert ft.jit(lax.select)(1, x, 0 * x).tolist() == [1, 1, 1]
+    with pytest.raises(DtypeError, match="must be an integer or bool, got float32"):
+        lax.select(x, x, x)
+
+
 def test_a_known_element_of_a_tracer_is_read_by_its_index() -> None:
     x = np.arange(6.0).reshape(2, 3)
     assert ft.grad(lambda x: x.sum() * x.item(1, 2))(x).tolist() == [[5] * 3] * 2
