@@ -207,7 +207,7 @@ class Executable(ABC):
         """The same for these sizes of the program's dynamic dimensions."""
         return self
 
-    def bind(self, signature: Signature) -> Record | None:
+    def record(self, signature: Signature) -> Record | None:
         """Calls of this signature without Python's code; None if it cannot do them."""
         return None
 

@@ -28,7 +28,7 @@ from ftrace.test_util import check_grads, inner_product, numpy_leaves, random_li
 from ftrace.testing import close
 from ftrace.trace.flatten_arguments import name_of, put
 from ftrace.trace.pytree import tree
-from ftrace.trace.tiering import CALLS_BEFORE_BOUND
+from ftrace.trace.tiering import JIT_CALLS_BEFORE_RECORD
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.tracer import Function
 from ftrace.transforms.grad import jvp, vjp
@@ -37,7 +37,7 @@ from ftrace.transforms.structs import ShapeDtypeStruct
 from ftrace.transforms.vmap import vmap
 
 #: Calls until one is all native code, and one more.
-CALLS: Final = CALLS_BEFORE_BOUND + 3
+CALLS: Final = JIT_CALLS_BEFORE_RECORD + 3
 #: How many examples `vmap` is given.
 LANES: Final = 3
 

@@ -13,7 +13,7 @@ transforms, factorizations and triangular systems stand in their records, in
     `eager_programs`, of a public function           `function_pays`
     `eager_programs`, of a sort, an FFT, a system    `pays_after`, by its record
     `random/draw`, of a sampler                      `draws_pay`
-    `jit`, of a jitted function                      `Tally`: `CALLS_BEFORE_BOUND`
+    `jit`, of a jitted function                      `Tally`: `JIT_CALLS_BEFORE_RECORD`
     `backends/llvm/call`, of eager calls of a kind   `Tally`: `CALLS_BEFORE_RECORD`
     `compiled_graph`, of a program on disk           `Tally`: `STORED_FIRST`
 
@@ -80,7 +80,7 @@ def pays_after(limit: int, price: int = 1) -> Pays:
 CALLS_BEFORE_NATIVE = 2000
 #: Calls of one signature, of a jitted function or a derived program, before one makes
 #: the record: who calls twice shall not wait for it.
-CALLS_BEFORE_BOUND = 4
+JIT_CALLS_BEFORE_RECORD = 4
 #: Kinds of calls of one signature of a jitted function that are native: with arrays of
 #: NumPy's, numbers, dicts in another order. The others are not.
 KINDS_RECORDED = 4

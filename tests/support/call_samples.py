@@ -15,11 +15,11 @@ import ftrace.numpy as fnp
 from ftrace.backends.base import get_device
 from ftrace.backends.llvm.call import object_layout
 from ftrace.trace.arrays.array import Array
-from ftrace.trace.tiering import CALLS_BEFORE_BOUND
+from ftrace.trace.tiering import JIT_CALLS_BEFORE_RECORD
 
 ROOT = Path(__file__).parents[2]
 #: The first is traced, some are found again, then one is bound, and two are native.
-CALLS = CALLS_BEFORE_BOUND + 4
+CALLS = JIT_CALLS_BEFORE_RECORD + 4
 
 
 def plain(function: Callable[..., Any], *args: Any) -> Any:

@@ -314,7 +314,7 @@ class CPUExecutable(base.Executable):
         self.made = [(nbytes, size_class(nbytes)) for nbytes in made]
         self._large = out_of_memory.footprint(program) >= LARGE_ALLOCATION
         objects = len(program.inputs) + len(made)
-        bound, self.dims = _bind_kernels(kernels, objects, sizes)
+        specialized, self.dims = _specialize_kernels(kernels, objects, sizes)
         self._pack = struct.Struct(f"{objects + len(self.dims)}P").pack
 
         native = runtime()
@@ -323,7 +323,7 @@ class CPUExecutable(base.Executable):
             (number_of[i], slot.position if number_of[i] == arena else 0)
             for i, slot in enumerate(program.slots)
         ]
-        self._table = Table(program, bound, places, native.handlers)
+        self._table = Table(program, specialized, places, native.handlers)
         self.entry = self._table.entry
         self.work = self._table.work
 
@@ -370,7 +370,7 @@ class CPUExecutable(base.Executable):
         with log.fill():
             return self._run(entry, objects, threads)
 
-    def bind(self, signature: base.Signature) -> Record | None:
+    def record(self, signature: base.Signature) -> Record | None:
         device, chosen = self.device, signature.config
         if chosen.debug >= 2 or chosen.observed or not chosen.native_calls:
             return None
@@ -379,11 +379,11 @@ class CPUExecutable(base.Executable):
         native = device.native()
         if native is None:
             return None
-        from ftrace.backends.llvm.call import bind_signature
+        from ftrace.backends.llvm.call import record_jitted
 
         try:
-            return bind_signature.BoundCall(native, signature, self)
-        except bind_signature.NotNative:
+            return record_jitted.RecordedCall(native, signature, self)
+        except record_jitted.NotNative:
             return None
 
     @cached_property
@@ -456,11 +456,11 @@ def _objects_of(program: Program) -> tuple[dict[int, int], list[int], int]:
     return number_of, [*made, program.arena], arena
 
 
-def _bind_kernels(
+def _specialize_kernels(
     kernels: Sequence[cached_kernel.CompiledKernel], objects: int, sizes: Sizes
 ) -> tuple[list[NativeKernel], list[np.ndarray[Any, Any]]]:
     """The kernels at these sizes, and those that they take: the last of the objects."""
-    bound: list[NativeKernel] = []
+    specialized: list[NativeKernel] = []
     dims: list[np.ndarray[Any, Any]] = []
     for kernel in kernels:
         made = kernel.made
@@ -469,8 +469,10 @@ def _bind_kernels(
             dims.append(np.array(evaluate_shape(made.dims, sizes), np.int64))
         numbers = 0 if kernel.numbers is None else kernel.numbers.ctypes.data
         units = evaluate(made.units, sizes)
-        bound.append(NativeKernel(kernel.address, units, made.grain, place, numbers))
-    return bound, dims
+        specialized.append(
+            NativeKernel(kernel.address, units, made.grain, place, numbers)
+        )
+    return specialized, dims
 
 
 def _code_bytes(kernels: Iterable[cached_kernel.CompiledKernel]) -> int:

@@ -317,7 +317,7 @@ def _texts(kernels: Sequence[BuiltKernel]) -> list[str]:
     return [kernel.source for kernel in kernels]
 
 
-def _bind(device: OpenCL, kernel: BuiltKernel, sizes: Sizes) -> BuiltKernel:
+def _specialize(device: OpenCL, kernel: BuiltKernel, sizes: Sizes) -> BuiltKernel:
     """A kernel with its launch, and with the values of its dynamic sizes."""
     kernel = kernel._replace(global_size=evaluate_shape(kernel.global_size, sizes))
     if not kernel.dims:
@@ -343,8 +343,8 @@ class EnqueuedProgram(DrivenProgram):
         program: Program,
         sizes: Sizes,
     ) -> None:
-        bound = [_bind(device, kernel, sizes) for kernel in kernels]
-        found = dict(zip(program.kernels, bound, strict=True))
+        specialized = [_specialize(device, kernel, sizes) for kernel in kernels]
+        found = dict(zip(program.kernels, specialized, strict=True))
         unfinished = set(program.kernels if device.finishes_code else ())
         super().__init__(device, program, _Enqueuer(device, found, unfinished))
         self.texts = partial(_texts, kernels)

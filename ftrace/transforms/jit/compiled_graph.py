@@ -275,8 +275,8 @@ class _Agreed(base.Executable):
     def at(self, sizes: Sizes) -> base.Executable:
         return self.inner.at(sizes)
 
-    def bind(self, signature: Any) -> Any:
-        return None if self.program.overlaps else self.inner.bind(signature)
+    def record(self, signature: Any) -> Any:
+        return None if self.program.overlaps else self.inner.record(signature)
 
 
 _first_ones = Tally()

@@ -33,7 +33,7 @@ from ftrace.trace.graph import Graph
 from ftrace.trace.primitives.sources import const
 from ftrace.trace.pytree import tree
 from ftrace.trace.symbolic import evaluate_shape
-from ftrace.trace.tiering import CALLS_BEFORE_BOUND, KINDS_RECORDED, Tally
+from ftrace.trace.tiering import JIT_CALLS_BEFORE_RECORD, KINDS_RECORDED, Tally
 from ftrace.trace.tracing.scopes import asarray
 from ftrace.trace.tracing.trace import has_free_variables, trace
 from ftrace.trace.tracing.tracer import Tracer, Value, aval_of, is_value, stack
@@ -433,9 +433,9 @@ class Jitted(RecordedCallable, flat.Travels):
         elif ready.records and ready.records[-1] not in self._records:
             for record in ready.records:  # which others of this function have made
                 self.add_record(record)
-        elif ready.unbound is not None and device.host:
+        elif ready.unrecorded is not None and device.host:
             call = config, static, treedef, values, tuple(kwargs)
-            self._count(ready, partial(ready.bind, *call))
+            self._count(ready, partial(ready.record, *call))
         return ready.run(values, place)
 
     #: Native, once a device has native calls.
@@ -462,17 +462,18 @@ class Jitted(RecordedCallable, flat.Travels):
                 miss.note_compiled(took[0], ready.compiled.lowered_in)
         return traced.programs.setdefault(key, ready)
 
-    def _count(self, ready: Ready, bind: Callable[[], Record | None]) -> None:
+    def _count(self, ready: Ready, record: Callable[[], Record | None]) -> None:
         """Counts a call; after some, those like it are native, where they can be."""
         with self._traced.lock:
-            if ready.unbound is None or not ready.unbound.reaches(CALLS_BEFORE_BOUND):
+            calls = ready.unrecorded
+            if calls is None or not calls.reaches(JIT_CALLS_BEFORE_RECORD):
                 return
-            ready.unbound, made = None, bind()
+            ready.unrecorded, made = None, record()
             if made is None:
                 return
             ready.records.append(made)
             if len(ready.records) < KINDS_RECORDED:
-                ready.unbound = Tally()
+                ready.unrecorded = Tally()
             self.add_record(made)
 
     def _stay(self, results: Sequence[Any]) -> list[Any]:

@@ -80,7 +80,7 @@ class Ready:
       donated: the numbers of the leaves that the caller gives up.
       exact: of leaves that the program takes at 64 bits, number and type.
       hollow: the results of dtype float0, which are arrays of NumPy, as in `grad`.
-      unbound: calls in Python, before those like them become native; None where no
+      unrecorded: calls in Python, before those like them become native; None where no
         more of them do.
       records: of native calls, one for each kind of leaves.
     """
@@ -91,7 +91,7 @@ class Ready:
     donated: tuple[int, ...]
     exact: tuple[tuple[int, ShapedArray], ...]
     hollow: tuple[int, ...] = ()
-    unbound: Tally | None = None
+    unrecorded: Tally | None = None
     records: list[Record] = field(default_factory=list[Record])
 
     @staticmethod
@@ -119,7 +119,7 @@ class Ready:
     def at(self, sizes: Sizes) -> Ready:
         """The same for sizes of the dynamic dimensions."""
         compiled = self.compiled.at(sizes)
-        return replace(self, compiled=compiled, unbound=Tally(), records=[])
+        return replace(self, compiled=compiled, unrecorded=Tally(), records=[])
 
     def run(
         self,
@@ -150,7 +150,7 @@ class Ready:
             results[i] = results[i].numpy()
         return self.output.build(results)
 
-    def bind(
+    def record(
         self,
         config: Config,
         static: Any,
@@ -189,7 +189,7 @@ class Ready:
             result,
             tuple(self.compiled.avals),
         )
-        return self.compiled.executable.bind(signature)
+        return self.compiled.executable.record(signature)
 
 
 def run_across(

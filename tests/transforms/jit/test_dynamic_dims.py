@@ -411,7 +411,7 @@ def test_calls_of_each_size_become_native() -> None:
     get_device("cpu").make_native()
     for size in (3, 5, 3, 5):
         x = floats(size, 4)
-        for _ in range(tiering.CALLS_BEFORE_BOUND + 2):
+        for _ in range(tiering.JIT_CALLS_BEFORE_RECORD + 2):
             np.testing.assert_allclose(f(x), np.sum(x * 2, 0), 1e-6)
     assert len(f._records) == 2
     assert f.trace_count == 1

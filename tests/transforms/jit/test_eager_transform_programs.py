@@ -11,12 +11,12 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
-from ftrace.trace.tiering import CALLS_BEFORE_BOUND
+from ftrace.trace.tiering import JIT_CALLS_BEFORE_RECORD
 from ftrace.transforms.jit import eager_programs
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 #: So many calls that some of them are native where this interpreter allows it.
-CALLS = CALLS_BEFORE_BOUND + 4
+CALLS = JIT_CALLS_BEFORE_RECORD + 4
 
 
 @pytest.fixture(autouse=True, params=["native", "plain"])

@@ -13,7 +13,7 @@ From the ground up:
     numpy_loops      NumPy's loops over elements, called without what NumPy does around
                      them
     entry            A call in native code, from its beginning to its end
-    bind_signature   A compiled program and a signature, as a record that the native
+    record_jitted   A compiled program and a signature, as a record that the native
                      entry walks over
     record_eager     Eager calls become records: what Python's code did is done again
                      without it

@@ -36,7 +36,7 @@ _SAME = (_NDARRAY.reshape, _NDARRAY.view, copy.numpy, np.asarray, bitcast.numpy)
 _COPIES = (_NDARRAY.copy, np.array)
 #: Unsigned integers, whose bits are copied, by their sizes.
 _BITS = {1: "B", 2: "H", 4: "I", 8: "L"}
-#: What numbers become that are given to calls: see `bind_signature`.
+#: What numbers become that are given to calls: see `record_jitted`.
 _NUMBERS = (np.float32, np.float64, np.int32)
 #: Where the memory of a record has room: after a word that is 0 unless it is refused.
 _FIRST, _ALIGNED = 64, 64

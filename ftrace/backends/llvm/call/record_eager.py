@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from ftrace.backends.base import Expected, Fixed, Signature
-from ftrace.backends.llvm.call.bind_signature import BoundCall, NotNative, Plan
 from ftrace.backends.llvm.call.numpy_loops import NumpyLoops
+from ftrace.backends.llvm.call.record_jitted import NotNative, Plan, RecordedCall
 from ftrace.backends.llvm.runtime.ufunc_loops import NotLoops
 from ftrace.ground import settings
 from ftrace.ground.fork_safe import fresh_after_fork
@@ -412,5 +412,5 @@ class EagerRecords:
                     part = layout
             facts: Any = asked, tuple(types), (), (), (), part, avals
             signature = Signature(settings.current(), positional.children, *facts)
-            function.add_record(BoundCall(self._native, signature, plan=plan))
+            function.add_record(RecordedCall(self._native, signature, plan=plan))
         return tree.unflatten(treedef, [own.get(id(x), x) for x in results])

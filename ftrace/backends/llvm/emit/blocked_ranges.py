@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import field, replace
 from types import MappingProxyType
 
-from ftrace.backends.llvm.emit.loop_nest import Span
+from ftrace.backends.llvm.emit.loop_nest import TileSpan
 from ftrace.backends.llvm.emit.staged_kernel import Scratch, StagedKernel
 from ftrace.backends.llvm.ir.writer import literal, lowest
 from ftrace.backends.llvm.schedule.fill import vector_of
@@ -70,7 +70,9 @@ class Block:
         opened.enter_context(self.staged.at(node, value))
         return node
 
-    def spans(self, steps: Mapping[Node, RangeTiling] = NO_STEPS) -> dict[Node, Span]:
+    def spans(
+        self, steps: Mapping[Node, RangeTiling] = NO_STEPS
+    ) -> dict[Node, TileSpan]:
         """The part of the split range that is in the block, in its steps."""
         split = self.cut.split
         if split is None:
@@ -83,7 +85,7 @@ class Block:
         last = self.staged.scale(self.number, each, each)
         number = self.staged.values.number(total)
         last = lowest(self.staged.writer, last, number)
-        return {split: Span(first, last, each)}
+        return {split: TileSpan(first, last, each)}
 
     def terms(self, part: Term) -> list[Node]:
         """The position in the block, as the terms of a place in memory."""
@@ -137,12 +139,14 @@ class VectorBlock(Block):
         size = size_of(self.axis)
         self.start = self._bind_range(opened, size, staged.scale(whole, lanes))
 
-    def spans(self, steps: Mapping[Node, RangeTiling] = NO_STEPS) -> dict[Node, Span]:
+    def spans(
+        self, steps: Mapping[Node, RangeTiling] = NO_STEPS
+    ) -> dict[Node, TileSpan]:
         pure, begin = self.staged.writer.pure, self.rows.first
         width = steps.get(self.axis, _ONE).width
         up = self.staged.scale(self.rows.last, 1, width - 1)
         first = pure(f"udiv i64 {begin}, {width}", begin)
-        return {self.axis: Span(first, pure(f"udiv i64 {up}, {width}", up))}
+        return {self.axis: TileSpan(first, pure(f"udiv i64 {up}, {width}", up))}
 
 
 # Panels.
@@ -182,7 +186,7 @@ class _Lines:
 
     ranges: list[Node] = field(default_factory=list[Node])
     terms: list[Node] = field(default_factory=list[Node])
-    spans: dict[Node, Span] = field(default_factory=dict[Node, Span])
+    spans: dict[Node, TileSpan] = field(default_factory=dict[Node, TileSpan])
     moved: dict[Node, Node] = field(default_factory=dict[Node, Node])
     within: Node | None = None
 
@@ -275,7 +279,7 @@ def _lines_of(image: Image, along: Block) -> _Lines:
         else:
             behind = window.reach(cut.size, group) - by * cut.size
             last = staged.scale(along.extent(axis), by, behind)
-            found.spans[line] = Span(literal(0), last)
+            found.spans[line] = TileSpan(literal(0), last)
     return found
 
 

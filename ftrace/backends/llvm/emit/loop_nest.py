@@ -2,7 +2,7 @@
 
 An axis runs tile after tile; inside one its values are open, as vectors or numbers. A
 reduce hands on its accumulators from one step to the next (`accumulators.py`). Of some
-ranges only a part runs, a `Span`: that of the block which is open around.
+ranges only a part runs, a `TileSpan`: that of the block which is open around.
 
 Reduces of columns run row by row where the tiling says so:
 
@@ -51,7 +51,7 @@ class SumRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Span:
+class TileSpan:
     """A part of a range: its tiles `first` … `last` - 1, in the order of `cut`.
 
     Attributes:
@@ -76,7 +76,7 @@ class Nest:
         self,
         values: Values,
         tiling: tiling.Tiling,
-        spans: Mapping[Node, Span] = MappingProxyType({}),
+        spans: Mapping[Node, TileSpan] = MappingProxyType({}),
     ) -> None:
         self.values = values
         self.writer = values.writer
@@ -153,7 +153,7 @@ class Nest:
         places = range(copy * lanes, (copy + 1) * lanes)
         return self.values.ops.binary("icmp ugt", t, count, t.lanewise(places))
 
-    def over(self, loop: Loop, span: Span | None) -> None:
+    def over(self, loop: Loop, span: TileSpan | None) -> None:
         """The tiles of an axis that are in a span; None is all of them."""
 
         def body() -> None:
@@ -166,7 +166,7 @@ class Nest:
             self.each_tile(loop.axis, span, body)
 
     def each_tile(
-        self, axis: Node, span: Span | None, body: Callable[[], None]
+        self, axis: Node, span: TileSpan | None, body: Callable[[], None]
     ) -> None:
         """Runs `body` for the tiles of an axis: each part of it has a loop."""
         steps = self.tiling.of(axis)
@@ -181,7 +181,7 @@ class Nest:
 
     def _span(
         self, axis: Node, steps: tiling.RangeTiling, parts: Sequence[tiling.Tiles],
-        span: Span, body: Callable[[], None],
+        span: TileSpan, body: Callable[[], None],
     ) -> None:  # fmt: skip
         writer = self.writer
         if span.most == 1 and len(parts) == 1:
@@ -345,7 +345,7 @@ class Nest:
 
     # Columns, row by row.
 
-    def by_rows(self, loop: Loop, span: Span | None) -> None:
+    def by_rows(self, loop: Loop, span: TileSpan | None) -> None:
         sums: list[SumRow] = []
         for statement in loop.body:
             if isinstance(statement, ReduceLoop):
@@ -359,7 +359,7 @@ class Nest:
         self.each_tile(loop.axis, span, finish)
 
     def _sweep(
-        self, loop: Loop, reduce: ReduceLoop, span: Span | None, known: list[SumRow]
+        self, loop: Loop, reduce: ReduceLoop, span: TileSpan | None, known: list[SumRow]
     ) -> list[SumRow]:
         """All rows of one reduce; returns where its sums are."""
         writer = self.writer
@@ -415,7 +415,9 @@ class Nest:
 
     # Sums in memory.
 
-    def _sums(self, node: Node, loop: Loop, span: Span | None, suffix: str) -> SumRow:
+    def _sums(
+        self, node: Node, loop: Loop, span: TileSpan | None, suffix: str
+    ) -> SumRow:
         """Memory for the sums of a reduce, in the columns of a span."""
         steps = self.tiling.of(loop.axis)
         parts = tiling.cut(axis_of(loop.axis).size, steps)

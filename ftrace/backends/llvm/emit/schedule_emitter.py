@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from ftrace.backends.llvm.emit import blocked_ranges
-from ftrace.backends.llvm.emit.loop_nest import Nest, Span
+from ftrace.backends.llvm.emit.loop_nest import Nest, TileSpan
 from ftrace.backends.llvm.emit.staged_kernel import StagedKernel
 from ftrace.backends.llvm.ir.writer import Type, literal
 from ftrace.backends.llvm.schedule import index_facts, layout, schedule_tree as tree
@@ -201,7 +201,7 @@ class ScheduleEmitter:
         taps: Sequence[Mapping[Node, int]],
     ) -> None:  # fmt: skip
         staged, depth, later = self.staged, self.block(s.depth), None
-        steps, spans = dict[Node, RangeTiling](), dict[Node, Span]()
+        steps, spans = dict[Node, RangeTiling](), dict[Node, TileSpan]()
         moved = {} if s.rows is None else self._tile(s.rows, steps, spans)
         moved |= self._tile(s.columns, steps, spans)
         axes = tuple(steps)
@@ -231,7 +231,7 @@ class ScheduleEmitter:
         self,
         tiled: tree.TiledCut,
         steps: dict[Node, RangeTiling],
-        spans: dict[Node, Span],
+        spans: dict[Node, TileSpan],
     ) -> dict[Node, Node]:
         """How loops over the tiles of a block run: their steps, and parts of ranges.
 
@@ -252,7 +252,7 @@ class ScheduleEmitter:
             width = tiled.steps.width
             count = staged.scale(block.count(), 1, width - 1)
             tiles = staged.writer.pure(f"udiv i64 {count}, {width}", count)
-            spans[line] = Span(literal(0), tiles)
+            spans[line] = TileSpan(literal(0), tiles)
         long = [r for r in within if size_of(r) > 1] or [within[-1]]
         if len(long) > 1:
             return {}

@@ -17,7 +17,7 @@ import numpy as np
 
 from ftrace.backends.llvm.emit.emit_memory import Values
 from ftrace.backends.llvm.emit.emit_values import Opened
-from ftrace.backends.llvm.emit.loop_nest import Nest, Span
+from ftrace.backends.llvm.emit.loop_nest import Nest, TileSpan
 from ftrace.backends.llvm.ir.symbols import GIVE, STOP, TAKE
 from ftrace.backends.llvm.ir.writer import Type, Writer, digits, literal
 from ftrace.backends.llvm.schedule import layout
@@ -195,7 +195,7 @@ class StagedKernel:
         axes: Sequence[Node],
         stores: Sequence[ir.Store],
         steps: Mapping[Node, RangeTiling],
-        spans: Mapping[Node, Span],
+        spans: Mapping[Node, TileSpan],
         **directives: Any,
     ) -> None:
         """A part: loops over `axes`, of which `spans` run in part, and stores.

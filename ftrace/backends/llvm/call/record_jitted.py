@@ -63,7 +63,7 @@ class Plan(NamedTuple):
     loops: NumpyLoops | None = None
 
 
-class BoundCall:
+class RecordedCall:
     """See `trace.eager.function_objects.Record`.
 
     Args:
