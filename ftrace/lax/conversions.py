@@ -29,10 +29,15 @@ def convert_element_type(operand: Value, new_dtype: Any) -> Any:
     Returns:
       Of the shape of the operand; never of weak type.
 
+    Raises:
+      DtypeError: the dtype is None, which NumPy would take for float64.
+
     Example:
       >>> lax.convert_element_type(fnp.array([1.9, -1.9]), np.int32)
       Array([ 1, -1], dtype=int32)
     """
+    if new_dtype is None:
+        raise DtypeError("lax.convert_element_type requires a dtype, got None")
     dtype = dtypes.as_dtype(new_dtype)
     if isinstance(operand, int) and dtypes.is_inexact(dtype):
         operand = float(operand)  # which may be more than an integer's dtype holds

@@ -384,6 +384,7 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
         ShapeError,
         "must return as many values of the same shape",
     ),
+    (lambda: lax.convert_element_type(_ones(2), None), DtypeError, "got None"),
     (lambda: lax.concatenate([], 0), ValueRangeError, "at least one operand"),
     (lambda: lax.collapse(_ones(2, 3), 0.5), ArgumentError, "must be an integer"),
     (lambda: lax.slice(_ones(2, 3), 0, 1), ShapeError, "per axis of (2, 3)"),
