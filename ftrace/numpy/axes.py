@@ -75,15 +75,15 @@ def static_int(
     """
     if getattr(value, "dtype", None) == dtypes.bool_ and value.shape == ():
         value = bool(value)
-    value = _index(value, what)
+    value = static_index(value, what)
     if not low <= value <= high:
         bounds = f"at least {low}" if high == math.inf else f"from {low} to {high}"
         raise errors.ValueRangeError(f"{what} must be {bounds}, got {value}")
     return value
 
 
-def _index(value: Any, what: str) -> int:
-    """A Python integer; no bool of NumPy's, which is no axis and no size."""
+def static_index(value: Any, what: str) -> int:
+    """A Python integer; no bool of NumPy's: it is no axis, position or size."""
     if type(value) is int:
         return value
     try:
@@ -102,7 +102,7 @@ def canonical_axis(axis: Any, ndim: int, name: str) -> int:
     Raises:
       AxisError: there is no such axis.
     """
-    index = _index(axis, f"{name}: axis")
+    index = static_index(axis, f"{name}: axis")
     if not -ndim <= index < ndim:
         allowed = f"from {-ndim} to {ndim - 1}" if ndim else "none: it has no axes"
         raise errors.AxisError(
@@ -296,7 +296,7 @@ def check_count(value: Any, what: str) -> Any:
 
 def checked_size(value: Any, what: str) -> Any:
     """A Python integer or a dynamic dimension."""
-    return value if is_dynamic(value) else _index(value, what)
+    return value if is_dynamic(value) else static_index(value, what)
 
 
 def entries(x: Any) -> tuple[Any, ...] | None:

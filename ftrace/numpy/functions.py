@@ -110,7 +110,8 @@ def apply_over_axes(
     """
     tree.check_callable(func, "apply_over_axes")
     x = ax.as_value(a)
-    places: Any = axes if ax.is_sequence(axes) else (axes,)
+    several = ax.entries(axes)
+    places = (axes,) if several is None else several
     for axis in places:
         place = ax.canonical_axis(axis, x.ndim, "apply_over_axes")
         result = func(x, place)

@@ -175,7 +175,7 @@ def _is_count(sections: Any) -> bool:
 
 
 def _split_at(ary: Any, axis: int, size: int, indices: Any) -> list[Any]:
-    places = [ax.static_int(i, "split: each index") for i in indices]
+    places = [ax.static_index(i, "split: each index") for i in indices]
     bounds = [slice(None, i).indices(size)[1] for i in places]
     starts, stops = [0, *bounds], [*bounds, size]
     return [

@@ -425,8 +425,8 @@ def tensordot(a: Any, b: Any, axes: int | Sequence[Any] = 2) -> Any:
       >>> fnp.tensordot(a, b, axes=((1, 2), (1, 0))).shape
       (2, 5)
     """
-    pair: Any = axes
-    if type(axes) not in (tuple, list):
+    pair: Any = ax.entries(axes)
+    if pair is None:
         most = min(a.ndim, b.ndim)
         count = ax.static_int(axes, "tensordot: the number of axes", 0, most)
         pair = range(a.ndim - count, a.ndim), range(count)

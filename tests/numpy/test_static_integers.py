@@ -17,6 +17,7 @@ INTEGERS = (
     fnp.asarray(1),
 )  # fmt: skip
 BOOLS = (np.True_, np.array(True), fnp.asarray(True))
+AXES_0_1 = np.array([0, 1])
 #: Of a module, a vector, a matrix and a number k.
 COUNTS = """
 m.tile(v, k); m.tile(v, (k, 2)); m.repeat(v, k); m.repeat(v, [k, 2, 1, 1])
@@ -39,7 +40,8 @@ m.expand_dims(x, k); m.flip(x, k); m.swapaxes(x, 0, k); m.moveaxis(x, 0, k)
 m.transpose(x, (k, 0)); m.concatenate([x, x], k); m.stack([x, x], k); m.roll(x, 1, k)
 m.fft.fft(x, axis=k); m.zeros(k); m.ones((k, 2)); m.full((2, k), 3)
 m.indices((k, 2)); m.reshape(v, (k, 4)); m.broadcast_to(v, (k, 4)); m.resize(v, (k, 3))
-m.unravel_index(0, (k, 3)); m.take(x, 0, axis=k); x.sum(k); x.reshape(k, 6)
+m.split(v, [k]); m.unravel_index(0, (k, 3)); m.take(x, 0, axis=k)
+x.sum(k); x.reshape(k, 6)
 """
 
 
@@ -56,7 +58,7 @@ def _evaluate(call: str, module: Any, k: Any) -> list[Any]:
     asarray: Callable[[Any], Any] = module.asarray
     x = asarray(np.arange(6, dtype=np.float32).reshape(2, 3))
     v = asarray(np.arange(4, dtype=np.int32))
-    found = eval(call, {"m": module, "x": x, "v": v, "k": k})
+    found = eval(call, {"np": np, "m": module, "x": x, "v": v, "k": k})
     parts = found if isinstance(found, (tuple, list)) else [found]
     return [np.asarray(part) for part in parts]
 
@@ -72,6 +74,14 @@ def test_an_integer_of_any_kind_is_the_python_integer(call: str) -> None:
     wanted = _evaluate(call, np, 1)
     for k in (1, *INTEGERS):
         _agree(_evaluate(call, fnp, k), wanted)
+
+
+def test_axes_may_be_an_array() -> None:
+    for call in (
+        "m.apply_over_axes(m.sum, x, k)", "m.tensordot(x, x, [k, k])",
+        "m.tensordot(x, x, np.stack([k, k]))", "m.sum(x, tuple(k))", "m.tile(v, k)",
+    ):  # fmt: skip
+        _agree(_evaluate(call, fnp, AXES_0_1), _evaluate(call, np, AXES_0_1))
 
 
 @pytest.mark.parametrize("call", _calls(COUNTS))
