@@ -41,7 +41,7 @@ from ftrace.trace.arrays.array import (
 )
 from ftrace.trace.avals import ShapedArray
 from ftrace.trace.backend import backend
-from ftrace.trace.eager.dispatch import calls, signature
+from ftrace.trace.eager.dispatch import calls, lift_array, signature
 from ftrace.trace.evaluate import NumpyPlan, apply, no_memory
 from ftrace.trace.graph import (
     Graph,
@@ -268,6 +268,8 @@ def run_fused(
     closed = function.__closure__ is None and "<" not in function.__qualname__
     scope = scope_of(operands)
     if scope is not None:
+        # Else NumPy would expand a captured weight to all places of a product.
+        operands = [lift_array(x, scope) for x in operands]
         if closed and all(map(_is_known_by_type, operands)):
             fused = composite_of(Composite, function, operands, static)
             if fused.steps:

@@ -252,8 +252,8 @@ def _record(
     """The call, entered into the table if it depends on its arguments alone."""
     scope = stack.scopes[-1]
     if lifts:
-        args = [_lift(x, scope) for x in args]
-        kwargs = {name: _lift(x, scope) for name, x in kwargs.items()}
+        args = [lift_array(x, scope) for x in args]
+        kwargs = {name: lift_array(x, scope) for name, x in kwargs.items()}
     before = len(scope.inputs), scope.tokens, stack.asked
     result = run_at(function, args, kwargs, origin, shares)
     if (
@@ -277,7 +277,7 @@ def _with_divided(args: Any, scope: Scope) -> Any:
     )
 
 
-def _lift(x: Any, scope: Scope) -> Any:
+def lift_array(x: Any, scope: Scope) -> Any:
     """A concrete array as an input of the graph; anything else as it is."""
     kind = x.__class__
     held = kind is np.ndarray or issubclass(kind, Array)
