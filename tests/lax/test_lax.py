@@ -239,7 +239,7 @@ MESSAGES: list[tuple[Callable[[], Any], type[FtraceError], str]] = [
     (
         lambda: lax.select_n(np.float32(1), _ones(3), _ones(3)),
         DtypeError,
-        "selector must be int32",
+        "selector must be an integer",
     ),
     (lambda: lax.clamp(_ones(2), _ones(3), 1.0), ShapeError, "min must be a scalar"),
     (lambda: lax.integer_pow(np.arange(3), -1), DtypeError, "no negative power"),
