@@ -17,7 +17,6 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Collection, Hashable
-from importlib.util import find_spec
 from types import CodeType, FrameType
 from typing import Any
 
@@ -311,20 +310,11 @@ def one_of(
 is_internal_file: dict[str, bool] = {}
 
 
-def _folder_of(package: str) -> str:
-    spec = find_spec(package)
-    return os.path.dirname(spec.origin or "") if spec is not None else ""
-
-
 # Between the user's line and ours stand frames of contextlib, functools, threading,
-# and of the packages that call functions for us.
+# and of the packages that call functions for us, or of which the user calls one.
 _LIBRARY = os.path.dirname(os.__file__)
 _OURS = os.path.dirname(__file__)
-_INTERNAL = tuple(
-    folder + os.sep
-    for folder in (_OURS, _folder_of("numpy"), _folder_of("optree"))
-    if folder
-)
+_INTERNAL = ("numpy", "optree", "opt_einsum", "scipy")
 _PACKAGES = ("site-packages", "dist-packages")
 
 
@@ -491,8 +481,12 @@ def is_internal(code: CodeType) -> bool:
 
 
 def _decide_internal(name: str) -> bool:
-    if name.startswith(_INTERNAL) or name.startswith("<frozen "):
+    if name.startswith((_OURS + os.sep, "<frozen ")):
         return True
+    for package in _INTERNAL:  # one whose frame this is has been imported
+        file = getattr(sys.modules.get(package), "__file__", None)
+        if file and name.startswith(os.path.dirname(file) + os.sep):
+            return True
     if name.startswith(_LIBRARY + os.sep):
         return not name[len(_LIBRARY) + 1 :].startswith(_PACKAGES)
     return name == "<string>"  # generated code: of a dataclass, a namedtuple

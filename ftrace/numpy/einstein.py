@@ -18,12 +18,13 @@ from ftrace import dtypes
 from ftrace.errors import ArgumentError, ShapeError, ValueRangeError
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.numpy import axes as ax, elementwise as ew
-from ftrace.numpy.linear import contract, diagonal_of, finish, promote
+from ftrace.numpy.linear import contract, diagonal_of, finish, label_sizes, promote
 from ftrace.numpy.reductions import reduce_by
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.precision import check_precision
 from ftrace.trace.primitives.broadcast import reduce_sum_p
 from ftrace.trace.primitives.reduction import reduce_max_p
+from ftrace.trace.symbolic import sample
 
 __all__ = ["einsum", "einsum_path"]
 
@@ -132,10 +133,14 @@ def _search(
 ) -> tuple[list[Any], Any]:
     """The path, and a text or an object about it: opt_einsum's, or else NumPy's."""
     search = _opt_einsum()
-    if search is not None:
-        return search(str(parsed), *shapes, shapes=True, optimize=optimize)
-    dummies: list[Any] = [np.broadcast_to(0.0, shape) for shape in shapes]
-    return np.einsum_path(str(parsed), *dummies, optimize=of_numpy)
+    shapes = [tuple(map(sample, shape)) for shape in shapes]
+    try:
+        if search is not None:
+            return search(str(parsed), *shapes, shapes=True, optimize=optimize)
+        dummies: list[Any] = [np.broadcast_to(0.0, shape) for shape in shapes]
+        return np.einsum_path(str(parsed), *dummies, optimize=of_numpy)
+    except (LookupError, TypeError, ValueError) as error:
+        raise _no_path(optimize) from error
 
 
 # Reading.
@@ -183,7 +188,8 @@ def parse(text: str, shapes: Sequence[tuple[int, ...]]) -> Subscripts:
 
     Raises:
       ValueRangeError: they are malformed, or do not go with the number of operands.
-      ShapeError: an operand has another number of axes than its labels.
+      ShapeError: an operand has another number of axes than its labels, or two axes of
+        one label differ in size.
     """
     inputs, arrow, output = text.partition("->")
     terms = inputs.split(",")
@@ -225,7 +231,21 @@ def parse(text: str, shapes: Sequence[tuple[int, ...]]) -> Subscripts:
     if repeated or unknown:
         why = f"{unknown} stand in no operand" if unknown else "a label stands twice"
         raise ValueRangeError(f"einsum: the result of {text!r} is malformed: {why}")
+    _check_sizes(labels, shapes)
     return Subscripts(tuple(labels), output)
+
+
+def _check_sizes(terms: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> None:
+    """Raises where axes of one label differ in size and, of two operands, none is 1."""
+    for labels, shape in zip(terms, shapes, strict=True):
+        sizes: dict[str, int] = {}
+        for label, size in zip(labels, shape, strict=True):
+            if (known := sizes.setdefault(label, size)) != size:
+                raise ShapeError(
+                    f"einsum: label {label!r} stands for sizes {known} and {size} of "
+                    f"an operand of shape {shape}"
+                )
+    label_sizes("einsum", shapes, terms, "", repeats=True)
 
 
 # The order.
@@ -251,7 +271,24 @@ def find_path(
         method = "optimal" if optimize == "optimal" else "greedy"
         asked = "auto" if optimize is True else optimize
         optimize, _ = _search(parsed, shapes, asked, method)
-    return tuple(tuple(step) for step in optimize if not isinstance(step, str))
+    try:
+        path = tuple(tuple(step) for step in optimize if not isinstance(step, str))
+        for step in path:
+            if {*step} - {*range(count)} or len({*step}) != len(step):
+                raise _no_path(optimize)
+            count -= len(step) - 1
+    except TypeError:
+        raise _no_path(optimize) from None
+    if path and count != 1:
+        raise _no_path(optimize)
+    return path
+
+
+def _no_path(optimize: Any) -> ValueRangeError:
+    return ValueRangeError(
+        "einsum: optimize must be True, False, the name of a search as 'greedy', or a "
+        f"path that einsum_path has found for as many operands, got {optimize!r:.60}"
+    )
 
 
 # The sum.
@@ -285,12 +322,6 @@ def _without_repeats(value: Any, labels: str) -> tuple[Any, str]:
         label = next(c for c in labels if labels.count(c) > 1)
         first = labels.index(label)
         second = labels.index(label, first + 1)
-        sizes = value.shape[first], value.shape[second]
-        if sizes[0] != sizes[1]:
-            raise ShapeError(
-                f"einsum: label {label!r} stands for sizes {sizes[0]} and {sizes[1]} "
-                f"of an operand of shape {value.shape}"
-            )
         value = diagonal_of(value, first, second)
         rest = labels[:first] + labels[first + 1 : second] + labels[second + 1 :]
         labels = rest + label

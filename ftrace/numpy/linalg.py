@@ -26,7 +26,13 @@ from ftrace.numpy.data_types import finfo
 from ftrace.numpy.factorizations import *
 from ftrace.numpy.factorizations import eigvalsh, matrices, norm, square, svdvals
 from ftrace.numpy.joining import sequence_of
-from ftrace.numpy.linear import matmul, matrix_transpose, tensordot, vecdot
+from ftrace.numpy.linear import (
+    label_sizes,
+    matmul,
+    matrix_transpose,
+    tensordot,
+    vecdot,
+)
 from ftrace.numpy.matrices import eye
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.statistics import squared_magnitude
@@ -36,6 +42,7 @@ from ftrace.trace.eager.precision import check_precision
 from ftrace.trace.linalg_compositions import det_p, least_squares_p, pinv_p
 from ftrace.trace.primitives import elementwise as p
 from ftrace.trace.primitives.library import systems
+from ftrace.trace.symbolic import sample
 from ftrace.trace.tracing.tracer import Value, aval_of
 
 __all__ = [
@@ -527,10 +534,10 @@ def multi_dot(arrays: Sequence[Value], *, precision: Any = None) -> Any:
                 f"multi_dot: array {i} must have two axes{' or one' * outermost}, got "
                 f"{aval_of(x)!r}"
             )
-    sizes = [1 if values[0].ndim == 1 else values[0].shape[0]]
-    sizes += [x.shape[0] for x in values[1:]]
-    sizes.append(1 if values[-1].ndim == 1 else values[-1].shape[1])
-    cuts = _chain_order(sizes)
+    count = len(values)
+    terms = [(i, i + 1) if x.ndim == 2 else (i or 1,) for i, x in enumerate(values)]
+    sizes = label_sizes("multi_dot", [x.shape for x in values], terms, ())
+    cuts = _chain_order([sample(sizes.get(i, 1)) for i in range(count + 1)])
 
     def product(low: int, high: int) -> Any:
         if low == high:
@@ -538,7 +545,7 @@ def multi_dot(arrays: Sequence[Value], *, precision: Any = None) -> Any:
         cut = cuts[low, high]
         return matmul(product(low, cut), product(cut + 1, high))
 
-    return product(0, len(values) - 1)
+    return product(0, count - 1)
 
 
 def _chain_order(sizes: Sequence[int]) -> dict[tuple[int, int], int]:

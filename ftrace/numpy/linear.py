@@ -96,19 +96,8 @@ def contract(
     Raises:
       ShapeError: two axes of one name differ in size.
     """
-    sizes: dict[Hashable, int] = {}
-    for operand, labels in ((x, x_labels), (y, y_labels)):
-        for label, size in zip(labels, operand.shape, strict=True):
-            if (known := sizes.setdefault(label, size)) == size:
-                continue
-            if 1 not in (size, known) or not (repeats or label in out):
-                letter = f" {label!r}" if repeats and str(label).isascii() else ""
-                raise ShapeError(
-                    f"{name}: the shapes {x.shape} and {y.shape} do not fit: sizes "
-                    f"{known} and {size} of the axis{letter} that they share differ; "
-                    "transpose or reshape one of them"
-                )
-            sizes[label] = size if known == 1 else known
+    terms = (x_labels, y_labels)
+    sizes = label_sizes(name, [x.shape, y.shape], terms, out, repeats)
     order = (*out, *[label for label in sizes if label not in out])
     shape = tuple(sizes[label] for label in order)
     return run_fused(
@@ -116,6 +105,40 @@ def contract(
         x_axes=tuple(order.index(label) for label in x_labels),
         y_axes=tuple(order.index(label) for label in y_labels),
     )  # fmt: skip
+
+
+def label_sizes(
+    name: str,
+    shapes: Sequence[tuple[int, ...]],
+    terms: Sequence[Labels],
+    out: Labels,
+    repeats: bool = False,
+) -> dict[Hashable, int]:
+    """The size of each label of a product.
+
+    Args:
+      shapes, terms: of each operand its sizes and their labels.
+      name, out, repeats: see `contract`.
+
+    Raises:
+      ShapeError: two axes of one name differ in size.
+    """
+    sizes: dict[Hashable, int] = {}
+    for shape, labels in zip(shapes, terms, strict=True):
+        for label, size in zip(labels, shape, strict=True):
+            if (known := sizes.setdefault(label, size)) == size:
+                continue
+            if 1 not in (size, known) or not (repeats or label in out):
+                letter = f" {label!r}" if repeats and str(label).isascii() else ""
+                pairs = zip(shapes, terms, strict=True)
+                listed = " and ".join([f"{s}" for s, t in pairs if label in t])
+                raise ShapeError(
+                    f"{name}: the shapes {listed} do not fit: sizes {known} and {size} "
+                    f"of the axis{letter} that they share differ; transpose or reshape "
+                    "one of them"
+                )
+            sizes[label] = size if known == 1 else known
+    return sizes
 
 
 def _multiply_sum(

@@ -86,6 +86,38 @@ BAD_SHAPES: list[tuple[F, type[Exception], str]] = [
     (lambda x, y: fnp.dot(x, y), errors.ShapeError, "dot: .*do not fit"),
     (lambda x, y: fnp.tensordot(x, y, 1), errors.ShapeError, "tensordot: .*one size"),
     (lambda x, y: fnp.einsum("ij,jk", x, y), errors.ShapeError, "sizes 3 and 4"),
+    (
+        lambda x, y: fnp.einsum("ij,ij,jk->ik", x, x, y),
+        errors.ShapeError, r"^einsum: .*\(2, 3\) and \(4, 5\) do not fit: sizes 3 and",
+    ),
+    (
+        lambda x, y: fnp.einsum_path("ij,ij,jk->ik", x, x, y),
+        errors.ShapeError, "^einsum: .*sizes 3 and 4 of the axis 'j'",
+    ),
+    (
+        lambda x, y: fnp.einsum("ij,jk,kl", x, x.T, x, optimize="no"),
+        errors.ValueRangeError, "^einsum: optimize must be",
+    ),
+    (
+        lambda x, y: fnp.einsum("ij,jk,kl", x, x.T, x, optimize=[(0, 7), (0, 1)]),
+        errors.ValueRangeError, "^einsum: optimize must be",
+    ),
+    (
+        lambda x, y: fnp.einsum("ij,jk,kl", x, x.T, x, optimize=[(0, 1)]),
+        errors.ValueRangeError, "^einsum: optimize must be",
+    ),
+    (
+        lambda x, y: fnp.einsum("ij,jk,kl", x, x.T, x, optimize=[7]),
+        errors.ValueRangeError, "^einsum: optimize must be",
+    ),
+    (
+        lambda x, y: fnp.linalg.multi_dot([x, x.T, y]),
+        errors.ShapeError, r"^multi_dot: .*\(3, 2\) and \(4, 5\) do not fit",
+    ),
+    (
+        lambda x, y: fnp.linalg.multi_dot([x[0], y, y[0]]),
+        errors.ShapeError, r"^multi_dot: .*\(3,\) and \(4, 5\) do not fit",
+    ),
     (lambda x, y: fnp.einsum("ijk->", x), errors.ShapeError, "labels 'ijk'"),
     (lambda x, y: fnp.einsum("ij->z", x), errors.ValueRangeError, "in no operand"),
     (lambda x, y: fnp.einsum("i.j", x), errors.ValueRangeError, "must consist of"),
@@ -345,6 +377,10 @@ def test_frames_of_libraries_are_not_the_line_of_the_user() -> None:
     with pytest.raises(errors.ShapeError) as caught:
         ft.tree.map(fnp.add, [X], [Y])  # tree
     check(caught.value, "# tree")
+    minimize = pytest.importorskip("scipy.optimize").minimize
+    with pytest.raises(errors.AxisError) as caught:
+        minimize(fnp.sum, V.numpy(), args=7)  # scipy
+    check(caught.value, "# scipy")
     found: list[BaseException] = []
     thread = threading.Thread(target=in_thread, args=(found,))
     thread.start()
