@@ -49,6 +49,7 @@ from ftrace.backends.llvm.schedule.choose_tiling import (
 )
 from ftrace.backends.llvm.schedule.index_facts import Facts, facts_of
 from ftrace.backends.llvm.schedule.loop_tiling import in_registers, size_of
+from ftrace.backends.llvm.schedule.nontemporal_stores import nontemporal_buffers
 from ftrace.backends.llvm.schedule.schedule_tree import Loops, Schedule, StoreResults
 from ftrace.backends.llvm.schedule.transposed_access import schedule_squares
 from ftrace.backends.llvm.schedule.vector_cost import VectorCosts
@@ -142,7 +143,6 @@ class Part:
       emit: writes the function, given what emits expressions; returns how many units
         it has.
       operations: of the whole kernel.
-      nontemporal: buffers that it may have non-temporal stores.
       dense: as many operations are done in the time of one, about.
       worth: as much time pays for waking another thread as so many operations take.
     """
@@ -151,7 +151,6 @@ class Part:
     known: tuple[Facts, Target, Sequence[BufferSpec]]
     emit: Callable[[Values], Any]
     operations: Any
-    nontemporal: frozenset[int] = frozenset()
     dense: int = 1
     worth: int = WORTH_A_THREAD
 
@@ -169,8 +168,9 @@ class Part:
 
 
 def _part(
-    case: Case, schedule: Schedule, operations: Any, private: int = 0, **known: Any
-) -> Part:
+    case: Case, schedule: Schedule, operations: Any, nontemporal: frozenset[int],
+    private: int = 0, **known: Any,
+) -> Part:  # fmt: skip
     """The code of a schedule.
 
     Args:
@@ -184,14 +184,15 @@ def _part(
         staged = StagedKernel(schedule.kernel, target, facts, values)
         return ScheduleEmitter(schedule, staged).emit()
 
-    found = replace(schedule, registers=in_registers(case.kernel, facts, target))
+    held = in_registers(case.kernel, facts, target)
+    found = replace(schedule, registers=held, nontemporal=nontemporal)
     return Part(found, (facts, target, buffers), emit, operations, **known)
 
 
 def _product(case: Case, schedule: Schedule, nontemporal: frozenset[int]) -> Part:
     """A sum of products."""
-    known, dense = (case, schedule, case.operations), _DENSE // 2
-    return _part(*known, nontemporal=nontemporal, dense=dense)
+    known = case, schedule, case.operations, nontemporal
+    return _part(*known, dense=_DENSE // 2)
 
 
 def _cache_rows(case: Case) -> Case | None:
@@ -242,9 +243,8 @@ def _nest(case: Case, nontemporal: frozenset[int]) -> Iterator[Part]:
     ):
         dense, worth = _DENSE if found.in_tiles else 1, max(WORTH_A_THREAD, 8 * setup)
         yield _part(
-            case, found, operations, private, nontemporal=nontemporal, dense=dense,
-            worth=worth,
-        )  # fmt: skip
+            case, found, operations, nontemporal, private, dense=dense, worth=worth
+        )
 
 
 def _phases(case: Case) -> Iterator[Sequence[Part]]:
@@ -268,9 +268,7 @@ def _phase(case: Case) -> Iterator[Part]:
 def _sum_of_products(case: Case) -> Iterator[Sequence[Part]]:
     """A sum of products, in parts."""
     for found in schedule_product(case):
-        yield [
-            _product(case, found, emit.nontemporal_buffers(case.kernel, case.target))
-        ]
+        yield [_product(case, found, nontemporal_buffers(case.kernel, case.target))]
 
 
 def _squares(case: Case) -> Iterator[Sequence[Part]]:
@@ -285,8 +283,8 @@ def _squares(case: Case) -> Iterator[Sequence[Part]]:
     case = case if kernel is case.kernel else Case(kernel, target)
     scattered = any(isinstance(s, StoreResults) and s.squares for s in found.unit)
     operations = len(kernel.nodes) * prod(kernel.shape)
-    nontemporal = emit.nontemporal_buffers(kernel, target, scattered)
-    yield [_part(case, found, operations, nontemporal=nontemporal)]
+    nontemporal = nontemporal_buffers(kernel, target, scattered)
+    yield [_part(case, found, operations, nontemporal)]
 
 
 def _unroll_short_axes(case: Case) -> Iterator[Sequence[Part]]:
@@ -308,9 +306,7 @@ def _nests(case: Case) -> Iterator[Sequence[Part]]:
     if target.decides("split_index_sets"):
         boxes = known_positions.boxes(case.kernel, target)
         cases = [Case(one, target) for one in boxes] if len(boxes) > 1 else cases
-    nests = [
-        _nest(part, emit.nontemporal_buffers(part.kernel, target)) for part in cases
-    ]
+    nests = [_nest(part, nontemporal_buffers(part.kernel, target)) for part in cases]
     yield from zip(*nests, strict=False)
 
 
@@ -349,12 +345,12 @@ def _render(codes: Sequence[Part], target: Target) -> emit.Rendered:
     schedules = tuple(code.schedule for code in codes)
     if len(codes) == 1:
         (code,) = codes
-        module, one = emit.write_function(target, code.nontemporal, code.write)
+        module, one = emit.write_function(target, code.schedule.nontemporal, code.write)
         worth = code.worth * code.dense
         known = module, one.units, code.operations, worth, one.dims
         return replace(emit.Rendered.of(*known), schedules=schedules)
     parts = [
-        emit.write_function(target, code.nontemporal, code.write, f".{n}")
+        emit.write_function(target, code.schedule.nontemporal, code.write, f".{n}")
         for n, code in enumerate(codes)
     ]
     units = [one.units for _, one in parts]

@@ -29,6 +29,7 @@ from ftrace.backends.llvm.emit import module as emit
 from ftrace.backends.llvm.emit.addressing import Scaled, memory_type
 from ftrace.backends.llvm.emit.emit_values import At
 from ftrace.backends.llvm.ir import writer as llvm
+from ftrace.backends.llvm.schedule.nontemporal_stores import large_results
 from ftrace.backends.llvm.target import Target
 from ftrace.lower.register_loops.register_loop import Recurrence, Scan, assigns
 from ftrace.trace.graph import Node
@@ -321,7 +322,7 @@ def find_nontemporal(kernel: Recurrence, target: Target) -> frozenset[int]:
     if scan.inner > 1 or scan.size % target.vector_bytes:
         return frozenset()
     written = [n for n, spec in enumerate(kernel.buffers) if spec.written]
-    return emit.large_results(kernel, written, target, target.l3)
+    return large_results(kernel, written, target, target.l3)
 
 
 #: Vectors of a row at the most whose combinations stay in registers. From memory maxima

@@ -1,8 +1,7 @@
 """The module of a kernel: its functions, and what threads that share it have to know.
 
-Results that do not fit in the caches have non-temporal stores: these do not read the
-line that they overwrite, a third of the traffic of an addition. It needs aligned
-memory, which is known at run time only, so that the module has both kinds of code.
+Non-temporal stores (`schedule/nontemporal_stores.py`) need aligned memory, which is
+known at run time only: the module of a kernel with them has both kinds of code.
 
 Loops of kernels that may run for long ask from time to time whether to stop:
 
@@ -19,7 +18,7 @@ if one unit of the kernel does; between units the pool looks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
@@ -31,16 +30,10 @@ from ftrace.backends.llvm.runtime.work_estimate import LASTING, WORTH_A_THREAD
 from ftrace.backends.llvm.schedule.schedule_tree import Schedule
 from ftrace.backends.llvm.target import Target
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
-from ftrace.lower.kernel.ir import Kernel, axis_of, bytes_of, load_p
+from ftrace.lower.kernel.ir import axis_of
 from ftrace.lower.register_loops.register_loop import Assign, Repeat, Statement, cost
 from ftrace.trace.graph import toposort
 from ftrace.trace.symbolic import sample
-
-#: The share of the last cache that a result takes at least. Of 32 MB, with 1 the 16 MB
-#: of add 4M and of eleven rows more stay in it, with 2 the 8 MB of 8192 rows that are
-#: gathered; with no such share the 16 KB of the sums of 4096² do not. With 4 or 64 no
-#: row differs.
-_SHARE = 8
 
 #: What a kernel is called that has a module for itself.
 ALONE: Final = "kernel"
@@ -140,41 +133,6 @@ class Rendered:
         """
         grain = max(-(-worth * sample(units) // operations), 1)
         return Rendered(module, units, grain, dims)
-
-
-# Non-temporal stores.
-
-
-def nontemporal_buffers(
-    kernel: Kernel, target: Target, scattered: bool = False
-) -> frozenset[int]:
-    """Large buffers that are only written, in kernels whose data fit in no cache.
-
-    Args:
-      scattered: lines of many places are written in turn, which needs more room.
-    """
-    if kernel.is_dynamic or (kernel.ordered and kernel.scatters):
-        return frozenset()
-    read = {n.src[0].arg for n in kernel.nodes if n.op is load_p}
-    read |= {store.buffer for store in kernel.stores if store.combine}
-    written = {store.buffer for store in kernel.stores} - read
-    budget = target.l3 * 3 // 4 if scattered else target.l3
-    return large_results(kernel, written, target, budget)
-
-
-def large_results(
-    kernel: Kernel, written: Iterable[int], target: Target, budget: int
-) -> frozenset[int]:
-    """Those of some buffers that are worth it, if nothing is to stay in the caches.
-
-    Args:
-      budget: for all buffers in the last cache.
-    """
-    known = target.triple.startswith("x86_64") and target.decides("nontemporal_stores")
-    if not known or bytes_of(kernel.buffers) <= budget:
-        return frozenset()
-    sizes = [spec.size * spec.dtype.itemsize for spec in kernel.buffers]
-    return frozenset(n for n in written if sizes[n] * _SHARE >= target.l3)
 
 
 # Functions.

@@ -289,6 +289,7 @@ class Schedule:
       unit: what each of them does.
       views: buffers beside those of the kernel.
       registers: what they hold beside tiles of sums.
+      nontemporal: results with non-temporal stores, where memory is aligned.
       setup: what each thread does before its units.
     """
 
@@ -298,6 +299,7 @@ class Schedule:
     unit: tuple[Statement, ...]
     views: tuple[GroupView, ...] = ()
     registers: tiling.InRegisters = tiling.InRegisters()
+    nontemporal: frozenset[int] = frozenset()
     setup: tuple[Loops, ...] = ()
 
     @property
@@ -344,7 +346,8 @@ class Schedule:
 
     def __str__(self) -> str:
         names = layout.names_of(self.unit_places, ", ")
-        body = [*self.registers.lines(), *self.unit]
+        past = [f"buffer{n} past the caches" for n in sorted(self.nontemporal)]
+        body = [*self.registers.lines(), *past, *self.unit]
         return _with_body(f"for units of {names}", body) if names else _lines(body)
 
 

@@ -179,9 +179,11 @@ def test_loops_of_a_kernel_print_as_they_run(name: str) -> None:
 AHEAD: dict[str, tuple[Any, str]] = {
     "result": (lambda x, y: x.T * 2, """
 for units of i0 by 128, i1 by 128:
+    buffer0 past the caches
     out <- f(…), transposed, a square ahead"""),
     "operand": (lambda x, y: x.T + y, """
 for units of i0 by 128, i1 by 128:
+    buffer0 past the caches
     fill transposed[i0][i1], transposed, a square ahead
     out <- f(transposed[i0][i1])"""),
 }  # fmt: skip
