@@ -86,7 +86,8 @@ def fused_multiply_add(node: g.Node) -> g.Node:
     """a·b + c where no fma exists.
 
     A relaxed one is a product and a sum. An exact one: float32 in float64 arithmetic,
-    where the product is exact; float64 by Dekker's product (|a|, |b| < 2^996).
+    where the product is exact; float64 by Dekker's product. Where that or c is large
+    all are scaled, so that no part overflows which a sum could bring back.
     """
     a, b, c = map(term.Term, node.src)
     if node.arg == term.RELAXED:
@@ -94,14 +95,25 @@ def fused_multiply_add(node: g.Node) -> g.Node:
     if a.single:
         wide = term.cast(a, dtypes.float64) * term.cast(b, dtypes.float64)
         return term.cast(wide + term.cast(c, dtypes.float64), dtypes.float32).node
+    large = (abs(a * b) > 2.0**1000) | (abs(c) > 2.0**1000)
+    large = large & (abs(a) < term.INFINITY) & (abs(b) < term.INFINITY)
+    down = term.select(large, 2.0**-512, term.number(1.0, a))
+    up = term.select(large, 2.0**512, term.number(1.0, a))
+    return (_multiply_add_double(a * down, b * down, c * down * down) * up * up).node
+
+
+def _multiply_add_double(a: term.Term, b: term.Term, c: term.Term) -> term.Term:
     product = a * b
-    error = _product_error(a, b, product)
     total, rest = term.two_sum(product, c)
-    high, low = term.fast_two_sum(total, rest + error)
-    return (high + low).node
+    rest = rest + _product_error(a, b, product)
+    value = total + rest
+    # Of infinities the rest is NaN, and it is +0 beside a total of -0.
+    usual = term.ne(rest, 0.0) & (abs(value) < term.INFINITY)
+    return term.select(usual, value, total)
 
 
 def _product_error(a: term.Term, b: term.Term, product: term.Term) -> term.Term:
+    """a·b - product; exact below 2^1023."""
     a_high, a_low = _halves(a)
     b_high, b_low = _halves(b)
     return a_low * b_low - (
@@ -110,9 +122,14 @@ def _product_error(a: term.Term, b: term.Term, product: term.Term) -> term.Term:
 
 
 def _halves(x: term.Term) -> tuple[term.Term, term.Term]:
-    """x in two halves of 26 bits (Veltkamp)."""
-    scaled = x * 134217729.0
-    high = scaled - (scaled - x)
+    """x in two halves of 26 bits, the second with a sign.
+
+    By its bits: Veltkamp's product with 2^27 + 1 could overflow. The first half is
+    rounded, but for numbers that would be infinite: the second one has 27 bits there.
+    """
+    bits = term.bits_of(x)
+    half = term.select(abs(x) < 2.0**1023, term.number(2**26, bits), 0)
+    high = term.float_of((bits + half) & -(2**27))
     return high, x - high
 
 
