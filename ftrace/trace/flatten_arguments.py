@@ -26,7 +26,7 @@ from ftrace.trace.avals import ShapedArray
 from ftrace.trace.pytree import tree
 from ftrace.trace.pytree.tree import TreeDef
 from ftrace.trace.references import Frame, Ref, running
-from ftrace.trace.tracing.tracer import Value, aval_of, is_value
+from ftrace.trace.tracing.tracer import Value, aval_of, is_value, stack
 
 #: The parameters of a function, and what it returns: what is made of it keeps them.
 P = ParamSpec("P")
@@ -349,8 +349,11 @@ def of_arguments(
     chosen = tuple(args[i] for i in positions)
     what = f"{argnums.transform}: the argument "
     values, treedef = flatten_values(chosen, what)
+    fixed = [x for i, x in enumerate(args) if i not in positions] + [*kwargs.values()]
 
     def call(*flat: Value) -> Any:
+        if fixed and stack.scopes:
+            stack.scopes[-1].fixed = fixed
         return fun(*put(args, positions, tree.unflatten(treedef, flat)), **kwargs)
 
     call.__name__ = name_of(fun)

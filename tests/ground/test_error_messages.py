@@ -311,6 +311,42 @@ def test_what_is_captured_is_told_to_be_no_argument(under: Any, kind: Any) -> No
         assert "was made" in told[0]
 
 
+@pytest.mark.parametrize("under", [ft.grad, ft.value_and_grad, ft.jacfwd, ft.jacrev])
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda w, x, *, y: w @ x["a"], "is an argument, which is not differentiated"),
+        (lambda w, x, *, y: w @ y, "is an argument, which is not differentiated"),
+        (lambda w, x, *, y: w @ (y + 1), "constants or what is not differentiated"),
+        (
+            lambda w, x, *, y: ft.lax.fori_loop(0, 2, lambda i, c: c + w @ y, w[0, 0]),
+            "is an argument, which is not differentiated",
+        ),
+        (
+            lambda w, x, *, y: ft.grad(lambda v: fnp.sum(v @ y))(w),
+            "is an argument, which is not differentiated",
+        ),
+    ],
+)
+def test_an_argument_that_is_not_differentiated_is_told_to_be_one(
+    under: Any, function: Any, said: str
+) -> None:
+    x = fnp.ones((3, 4))
+    with pytest.raises(errors.ShapeError, match="matmul: ") as caught:
+        under(function)(np.ones((3, 4), "f4"), {"a": x}, y=np.ones((3, 4), "f4"))
+    told = [x for x in str(caught.value).splitlines() if "its operand" in x]
+    assert "is an argument of the call" in told[0]
+    assert said in told[1]
+
+
+def test_what_is_captured_beside_itself_is_told_to_be_captured() -> None:
+    x = fnp.ones((3, 4))
+    with pytest.raises(
+        errors.ShapeError, match="is captured, or made of constants: no"
+    ):
+        ft.grad(lambda w: fnp.sum(w @ x))(x)
+
+
 @pytest.mark.parametrize("spec", [".3f", ">12", "e"])
 @pytest.mark.parametrize("under", [ft.jit, ft.vmap, lambda f: ft.jit(ft.grad(f))])
 def test_a_format_of_an_unknown_value_is_told_to_print_it_later(

@@ -230,10 +230,21 @@ def _describe_operands(args: Any, kwargs: Any) -> Iterator[str]:
             of_call = is_variable(value.node)
             made = "is an argument of the call at" if of_call else "was made at"
         else:
-            call = stack.scopes[-1].origin
-            made = "is captured, or made of constants: no argument of the call at"
+            call, made = _describe_constant(value)
         if call is not None:
             yield f"its operand {aval_of(x)!r} {made} {call.describe()}"
+
+
+def _describe_constant(value: Any) -> tuple[Origin | None, str]:
+    """A call, and what an array that is not traced is to it."""
+    for scope in reversed(stack.scopes):
+        leaves: list[Any] = tree.leaves(scope.fixed)
+        if any(x is value for x in leaves):
+            made = "is an argument, which is not differentiated, of the call at"
+            return scope.origin, made
+    of = "constants or what is not differentiated" if stack.scopes[-1].fixed else ""
+    made = f"is captured, or made of {of or 'constants'}: no argument of the call at"
+    return stack.scopes[-1].origin, made
 
 
 def _is_described(x: Any) -> bool:

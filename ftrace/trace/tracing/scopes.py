@@ -95,11 +95,13 @@ class Scope:
         with all its bits, where these were wanted.
       index_check: what is to be told of indices: see `tell_of_indices`.
       meant: what arguments stand for that have no values, as far as that is known.
+      fixed: of a derivative the arguments for which it is not taken.
       varies: of inputs the axes of devices along which they differ, beside those along
         which what they stand for does (`calls/varying.py`).
     """
 
     meant: Sequence[Value] = ()
+    fixed: Sequence[Any] = ()
     varies: Mapping[Node, frozenset[Any]] = MappingProxyType({})
 
     def __init__(self, transform: str, isolated: bool = False) -> None:
@@ -151,7 +153,7 @@ class Scope:
     def __exit__(self, *_: object) -> None:
         self.closed = True
         self.values.clear()
-        self.meant = ()
+        self.meant = self.fixed = ()
         if self.depth == python_limits.STEP:
             python_limits.reset_depth()
         del stack.scopes[-1:], open_in_all_threads[-1:]
