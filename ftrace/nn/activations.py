@@ -38,20 +38,23 @@ def _activation(function: Callable[..., Any], weak: bool = False) -> Callable[..
       function: the composition.
       weak: integers become what they are beside a Python float.
     """
+    names = function.__code__.co_varnames[1 : function.__code__.co_argcount]
 
     @wraps(function)
     def call(x: Value, *parameters: Any, **named: Any) -> Any:
+        rest = names[len(parameters) :]
+        if len(parameters) > len(names) or not named.keys() <= {*rest}:
+            return function(x, *parameters, **named)  # Python says what is wrong
         x = ax.as_value(x)
         if not dtypes.is_inexact(x.dtype):
             bare = weak or x.dtype == dtypes.bool_
             dtype = dtypes.default_dtype("f") if bare else dtypes.to_inexact(x.dtype)
             x = ax.cast(x, dtype, bare or x.weak_type)
-        given = (*parameters, *named.values())
-        if all(isinstance(value, (bool, int, float)) for value in given):
-            names = function.__code__.co_varnames[1 : 1 + len(parameters)]
-            named = dict(zip(names, parameters, strict=True)) | named
-            return run_fused(function, [x], **named)
-        return function(x, *parameters, **named)
+        given = dict(zip(names, parameters, strict=False)) | named
+        arrays = [k for k, v in given.items() if not isinstance(v, (bool, int, float))]
+        if not arrays:
+            return run_fused(function, [x], **given)
+        return function(x, **given | {k: ax.as_value(given[k]) for k in arrays})
 
     return call
 
@@ -570,11 +573,11 @@ def standardize(
     x = ax.as_value(x)
     if mean is None:
         mean = fnp.mean(x, axis, keepdims=True, where=where)
-    centered = x - mean
+    centered = fnp.subtract(x, mean)
     if variance is None:
         squares = fnp.square(centered)
         variance = fnp.mean(squares, axis, keepdims=True, where=where)
-    return centered * bind(p.rsqrt, ax.as_value(variance + epsilon))
+    return centered * bind(p.rsqrt, fnp.add(variance, epsilon))
 
 
 def one_hot(x: Value, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:

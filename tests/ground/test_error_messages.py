@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,8 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: fnp.add(None, 1), "^add: .*got NoneType: None; pass an array"),
     (lambda: ft.jit(lambda x: fnp.add(x, "a"))(1.0), "^add: .*got str"),
     (lambda: nn.relu(None), "^relu: "),
+    (lambda: nn.standardize(fnp.ones(3), mean="x"), "^standardize: .*got str: 'x'"),
+    (lambda: nn.standardize(fnp.ones(3), epsilon="x"), "^standardize: .*got str: 'x'"),
     (
         lambda: lax.cond([True], int, int),
         r"^cond: .* a scalar, got \[True",
@@ -85,6 +88,33 @@ def test_a_wrong_argument_is_told_with_its_name(
 ) -> None:
     with pytest.raises(errors.ArgumentError, match=message):
         call()
+
+
+#: Activations of one array and, some of them, a number.
+ACTIVATIONS = [
+    "celu", "elu", "gelu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
+    "leaky_relu", "log1mexp", "log_sigmoid", "mish", "relu", "relu6", "selu", "sigmoid",
+    "silu", "soft_sign", "softplus", "sparse_plus", "sparse_sigmoid", "squareplus",
+    "swish", "tanh",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_wrong_parameters_of_activations_are_told_by_their_name(name: str) -> None:
+    function = getattr(nn, name)
+    x, count = fnp.ones(3), len(signature(function).parameters)
+    with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) takes .* argument"):
+        function(x, *[1.0] * count)
+    with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) got .*'no'"):
+        function(x, no=1.0)
+    (*_, last) = signature(function).parameters
+    if count > 1:
+        with pytest.raises(TypeError, match="multiple values for argument"):
+            function(x, 1.0, **{last: 1.0})
+        for wrong in (None, "x", [1.0]):
+            for args, named in (((wrong,), {}), ((), {last: wrong})):
+                with pytest.raises(errors.ArgumentError, match=f"^{name}: .* required"):
+                    function(x, *args, **named)
 
 
 #: An array of every kind of dtype, and what stands beside it.
