@@ -249,3 +249,62 @@ def test_a_complex_number_keeps_its_bits_beside_complex128() -> None:
         for operation in (fnp.multiply, fnp.add, fnp.divide):
             wanted = operation(x, np.asarray(number))
             np.testing.assert_array_equal(operation(fnp.asarray(x), number), wanted)
+
+
+# Near the overflow of eˣ, whose product with a sine may be finite.
+
+#: f and g of f(re)·cos(im) + i·g(re)·sin(im).
+PRODUCTS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "exp": (np.exp, np.exp), "expm1": (np.exp, np.exp), "exp2": (np.exp2, np.exp2),
+    "sinh": (np.sinh, np.cosh), "cosh": (np.cosh, np.sinh),
+}  # fmt: skip
+#: Those that are another function of iz, divided by i where that is odd.
+TURNED = {"sin": "sinh", "cos": "cosh", "tan": "tanh"}
+
+
+def near_overflow(dtype: Any) -> Any:
+    """Real parts about that at which eˣ overflows, and eˣ times the least number."""
+    info = np.finfo(dtype)
+    least, top = float(info.smallest_subnormal), math.log(float(info.max))
+    beyond = top - math.log(least)
+    re = [top + d for d in (-17, -1, -0.5, -0.1, 0.1, 0.3, 0.5, 0.8, 2, 15.5, 16.5, 30)]
+    re = np.array([*re, top * 1.6, 2 * top, beyond - 0.5, beyond + 0.5, beyond + 1.5])
+    angles = [0, least, 99 * least, 1e-30, 1e-3, 0.5, math.pi / 2, 1.6, 3, math.pi, 99]
+    parts = np.meshgrid(np.append(re, -re), np.append(angles, np.negative(angles)))
+    return lax.complex(*(x.ravel().astype(info.dtype) for x in parts))
+
+
+def wide_value(name: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """The parts of the function of x + iy."""
+    if name == "tanh":  # sinh·conj(cosh)/|cosh|²
+        below = np.sinh(x) ** 2 + np.cos(y) ** 2
+        return np.sinh(x) * np.cosh(x) / below, np.sin(y) * np.cos(y) / below
+    along, across = PRODUCTS[name]
+    return along(x) * np.cos(y) - (name == "expm1"), across(x) * np.sin(y)
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).maxexp == 1024, reason="no wider float")
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("name", [*PRODUCTS, "tanh", *TURNED])
+def test_complex_values_are_finite_where_floats_are(
+    device: Any, name: str, dtype: Any
+) -> None:
+    z, info = np.asarray(near_overflow(dtype)), np.finfo(dtype)
+    x, y = z.real, z.imag
+    if name == "exp2":  # im·log 2 is rounded
+        z = np.asarray(lax.complex(x / np.log(2).astype(x.dtype), y))
+        x, y = z.real, y * np.log(2).astype(x.dtype)
+    turned = TURNED.get(name)
+    got = np.asarray(ft.jit(getattr(fnp, name))(lax.complex(-y, x) if turned else z))
+    odd = turned not in (None, "cosh")
+    parts = (got.imag, -got.real) if odd else (got.real, got.imag)
+    # Of exp2 NumPy rounds re·log 2.
+    units = 2e3 if name == "exp2" and device.name == "interpreter" else 8
+    with np.errstate(all="ignore"):
+        wide = wide_value(turned or name, *(a.astype(np.longdouble) for a in (x, y)))
+        for found, wanted in zip(parts, wide, strict=True):
+            size = np.abs(wanted)
+            same = found == wanted.astype(found.dtype)
+            same |= np.abs(found - wanted) <= info.tiny + units * info.eps * size
+            same |= np.abs(size / info.max - 1) < units * info.eps
+            assert same.all(), (z[~same][:3], found[~same][:3], wanted[~same][:3])

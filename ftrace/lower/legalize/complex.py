@@ -165,30 +165,45 @@ def _is_lost(angle: term.Term, x: term.Term) -> term.Term:
     return term.eq(abs(x), term.INFINITY) & term.ne(angle, angle)
 
 
+def _nearer(
+    x: term.Term, size: term.Term, power: Callable[[float], float] = math.exp
+) -> tuple[term.Term, Callable[[term.Term], term.Term]]:
+    """x where the power of `size`, x or |x|, is finite; what makes up for the rest.
+
+    Beyond that a product with the power may be finite still, if the factor is small: x
+    comes one or two steps nearer to 0, and the product is multiplied by their powers.
+    Two are enough for the least factor.
+    """
+    unit = math.log2(power(1.0))
+    bits, bits_of_step = (126.0, 77.0) if x.single else (1022.0, 540.0)
+    limit, step = bits / unit, float(round(bits_of_step / unit))
+    one, two = size > limit, size > limit + step
+    shift = term.select(two, 2 * step, term.number(step, x))
+    near = term.select(one, x - term.copy_sign(shift, x), x)
+    factors = [term.select(far, term.number(power(step), x), 1.0) for far in (one, two)]
+    return near, lambda product: product * factors[0] * factors[1]
+
+
 def _polar(
-    exponential: Callable[[term.Term], term.Term], base: float, z: Complex
+    function: p.Primitive, power: Callable[[float], float], z: Complex
 ) -> Complex:
-    """baseʳᵉ·(cos im, sin im). A power that overflows is applied in two steps."""
-    limit = (126.0 if z.re.single else 1022.0) / math.log2(base)
-    large = z.re > limit
-    length = exponential(term.select(large, z.re - 16.0, z.re))
-    rest = term.select(large, term.number(base**16, z.re), 1.0)
+    """f(re)·(cos im, sin im) for a power f; of numbers it is `power`."""
+    near, grow = _nearer(z.re, z.re, power)
+    length = term.apply(function, near)
     cosine, sine = term.apply(p.cos, z.im), term.apply(p.sin, z.im)
     lost = _is_lost(sine, z.re)
-    re = term.select(lost, 1.0, cosine) * length * rest  # no float has the cosine 0
+    re = term.select(lost, 1.0, cosine) * length  # no float has the cosine 0
     sine = term.select(lost, length - length, sine)  # 0, and NaN beside infinity
-    return Complex(re, _times(sine, length) * rest)
+    return Complex(grow(re), grow(_times(sine, length)))
 
 
 def exp(z: Complex) -> Complex:
     """e^re·(cos im + i·sin im)."""
-    return _polar(lambda x: term.apply(p.exp, x), math.e, z)
+    return _polar(p.exp, math.exp, z)
 
 
 def exp2(z: Complex) -> Complex:
-    return _polar(
-        lambda x: term.apply(p.exp2, x), 2.0, Complex(z.re, z.im * math.log(2))
-    )
+    return _polar(p.exp2, lambda x: 2.0**x, Complex(z.re, z.im * math.log(2)))
 
 
 def expm1(z: Complex) -> Complex:
@@ -291,8 +306,9 @@ def _sinh(z: Complex, without_angle: term.Term) -> Complex:
     """Without an angle the real part is NaN but for 0 and infinity, x = 2·x."""
     cosine, sine = term.apply(p.cos, z.im), term.apply(p.sin, z.im)
     lost = term.ne(cosine, cosine) & term.eq(z.re + z.re, z.re)
-    re = term.select(lost, without_angle, term.apply(p.sinh, z.re) * cosine)
-    return Complex(re, _times(sine, term.apply(p.cosh, z.re)))
+    near, grow = _nearer(z.re, abs(z.re))
+    re = term.select(lost, without_angle, term.apply(p.sinh, near) * cosine)
+    return Complex(grow(re), grow(_times(sine, term.apply(p.cosh, near))))
 
 
 @_rotate
@@ -304,9 +320,11 @@ def sin(z: Complex) -> Complex:
 def cosh(z: Complex) -> Complex:
     """(cosh re·cos im, sinh re·sin im)."""
     cosine, sine = term.apply(p.cos, z.im), term.apply(p.sin, z.im)
-    re = term.apply(p.cosh, z.re) * term.select(_is_lost(sine, z.re), 1.0, cosine)
-    im = _times(term.apply(p.sinh, z.re), sine, _unit(sine))
-    return Complex(re, term.select(term.eq(sine, 0.0), sine * _unit(z.re), im))
+    near, grow = _nearer(z.re, abs(z.re))
+    re = term.apply(p.cosh, near) * term.select(_is_lost(sine, z.re), 1.0, cosine)
+    im = _times(term.apply(p.sinh, near), sine, _unit(sine))
+    im = term.select(term.eq(sine, 0.0), sine * _unit(z.re), im)
+    return Complex(grow(re), grow(im))
 
 
 def cos(z: Complex) -> Complex:
