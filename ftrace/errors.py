@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import sys
 import threading
 import warnings
@@ -35,12 +36,14 @@ class FtraceError(Exception):
 
     #: Is it about the types of operands, so that their lines say more?
     of_operands = False
+    #: Is it about arguments, so that the function is named that the user has called?
+    of_arguments = False
     operands: tuple[str, ...] = ()
 
     def __init__(self, message: str, origin: Origin | None = None) -> None:
-        self.message = message
+        self.message = name_called(message) if self.of_arguments else message
         self.origin = origin if origin is not None else user_origin()
-        super().__init__(message)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         places = [] if self.origin is None else [f"at {self.origin.describe()}"]
@@ -77,23 +80,25 @@ class InconclusiveDimensionOperation(Exception):
 class ShapeError(FtraceError, ValueError, TypeError):
     """Shapes do not fit the operation. Reshape, transpose or broadcast first."""
 
-    of_operands = True
+    of_operands = of_arguments = True
 
 
 class AxisError(FtraceError, ValueError, IndexError, TypeError):
     """An axis is out of range or named twice. Axes run from -ndim to ndim - 1."""
 
-    of_operands = True
+    of_operands = of_arguments = True
 
 
 class AxisNameError(FtraceError, NameError):
     """No axis has this name here. Name one with `vmap(…, axis_name=…)`."""
 
+    of_arguments = True
+
 
 class DtypeError(FtraceError, TypeError, ValueError):
     """The operation is not defined for this dtype. Convert with `.astype`."""
 
-    of_operands = True
+    of_operands = of_arguments = True
 
 
 class UnsupportedDtypeError(DtypeError, NotImplementedError):
@@ -115,6 +120,8 @@ class TracingError(FtraceError, RuntimeError):
 class ArgumentError(FtraceError, TypeError, ValueError):
     """An argument is of the wrong kind: not an array, not a function, unknown name."""
 
+    of_arguments = True
+
 
 class FormatError(ArgumentError, KeyError, IndexError):
     """A format asks for an argument that was not given."""
@@ -129,6 +136,8 @@ class UnknownSettingError(ArgumentError, AttributeError):
 class ValueRangeError(FtraceError, ValueError, TypeError):
     """An argument is of the right kind but has a value that is not allowed."""
 
+    of_arguments = True
+
 
 class ZeroStepError(ValueRangeError, ZeroDivisionError):
     """The step of a range is 0. Leave it out, or give one that leads on."""
@@ -141,7 +150,7 @@ class ImmutableError(FtraceError, TypeError, ValueError, NotImplementedError):
 class IndexBoundsError(FtraceError, IndexError):
     """An index is out of bounds or not a valid index."""
 
-    of_operands = True
+    of_operands = of_arguments = True
 
 
 class NonConcreteBooleanIndexError(FtraceError, JAXIndexError):
@@ -150,6 +159,8 @@ class NonConcreteBooleanIndexError(FtraceError, JAXIndexError):
 
 class ConcretizationTypeError(FtraceError, JAXTypeError):
     """A traced value was needed as a concrete one (`if`, `int`, `float`, `range`)."""
+
+    of_arguments = True
 
 
 class DynamicDimensionError(ConcretizationTypeError, InconclusiveDimensionOperation):
@@ -555,6 +566,29 @@ def _generated_frame() -> FrameType | None:
     while frame is not None and frame.f_code.co_filename != "<string>":
         frame = frame.f_back
     return frame
+
+
+#: The names of public functions, which messages begin with.
+public_names: set[str] = set()
+#: How a message begins that names one.
+_NAMED = re.compile(r"(?:\w+\.)*(\w+)(?=: | takes | has no | needs | is not defined)")
+
+
+def name_called(message: str) -> str:
+    """A message in which the public function is named that the user has called.
+
+    What that function calls in its turn does not concern the user, who has written no
+    name where an array is indexed.
+    """
+    called = called_function()
+    if called in ("", "getitem") or re.search(
+        rf"\b{called}\b", message.partition(": ")[0]
+    ):
+        return message
+    begin = _NAMED.match(message)
+    if begin is None or begin[1] not in public_names:
+        return f"{called}: {message}"
+    return called + message[begin.end() :]
 
 
 #: Where public functions stand behind others, which have them in a variable.

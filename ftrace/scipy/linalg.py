@@ -13,7 +13,13 @@ from typing import Any
 
 import ftrace.numpy as fnp
 from ftrace import dtypes
-from ftrace.errors import ShapeError, UnsupportedError, ValueRangeError, one_of
+from ftrace.errors import (
+    ArgumentError,
+    ShapeError,
+    UnsupportedError,
+    ValueRangeError,
+    one_of,
+)
 from ftrace.lax import linalg as lax_linalg
 from ftrace.lax.control import fori_loop
 from ftrace.lax.elementwise import stop_gradient
@@ -510,12 +516,18 @@ def cho_solve(
 
     Raises:
       ShapeError: the shapes do not fit.
+      ArgumentError: c_and_lower is no pair.
 
     Example:
       >>> factor = fnp.array([[2.0, 1.0], [0.0, 2.0]]), False  # of [[4, 2], [2, 5]]
       >>> ft.scipy.linalg.cho_solve(factor, fnp.array([6.0, 7.0]))
       Array([1., 1.], dtype=float32)
     """
+    if not (isinstance(c_and_lower, (tuple, list)) and len(c_and_lower) == 2):
+        raise ArgumentError(
+            "cho_solve: c_and_lower must be the pair that cho_factor returns, got "
+            f"{c_and_lower!r:.60}"
+        )
     c, lower = c_and_lower
     first, last = (0, 2) if lower else (2, 0)
 

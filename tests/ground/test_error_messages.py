@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -69,7 +70,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: fnp.linalg.inv(None), "^inv: "),
     (lambda: fnp.apply_along_axis(lambda v: v, 0, None), "^apply_along_axis: "),
     (lambda: fnp.ones(3, 4), r"^4 is not a dtype; .*one tuple, as in ones\(\(3, 4\)\)"),
-    (lambda: fnp.full(3, 4, 5), r"^5 is not a dtype; .*one tuple"),
+    (lambda: fnp.full(3, 4, 5), r"^full: 5 is not a dtype; .*one tuple"),
     (lambda: ft.jit(lambda x, op: x)(1.0, "sum"), "argument 'op' of <lambda>.*"),
     (lambda: ft.jit(lambda x, op: x)(1.0, "sum"), r"=1\) or jit\(…, static_argn"),
     (lambda: ft.jit(lambda x, op: x)(1.0, op="sum"), r"\(…, static_argnames='op'\)"),
@@ -88,6 +89,56 @@ def test_a_wrong_argument_is_told_with_its_name(
 ) -> None:
     with pytest.raises(errors.ArgumentError, match=message):
         call()
+
+
+def _public(space: Any) -> list[Any]:
+    """Its functions, but for those that read or write files and text, and x[i]."""
+    files = {
+        "array_repr", "array_str", "fromfile", "fromiter", "getitem", "load", "save",
+        "savez", "set_printoptions",
+    }  # fmt: skip
+    listed = getattr(space, "__all__", None) or dir(space)
+    named = {n: getattr(space, n) for n in listed if n not in files and n[0] != "_"}
+    return [
+        pytest.param(f, id=f"{space.__name__}.{n}")
+        for n, f in named.items()
+        if callable(f) and not isinstance(f, type)
+    ]
+
+
+SPACES = [fnp, fnp.linalg, fnp.fft, nn, ft.scipy.special, ft.scipy.linalg]
+
+
+@pytest.mark.parametrize("function", [f for s in SPACES for f in _public(s)])
+def test_shapes_that_do_not_fit_are_told_with_the_function_that_was_called(
+    function: Any,
+) -> None:
+    x, y = fnp.ones((3, 4)), fnp.ones((2, 5))
+    for call in (function, ft.jit(lambda *xs: (function(*xs), x)[1])):
+        try:
+            call(x, y)
+            continue
+        except Exception as found:
+            error = found
+        name, told = function.__name__, str(error)
+        if isinstance(error, errors.FtraceError):
+            assert re.match(rf"(linalg\.)?{name}\b", told)
+            assert Path(__file__).name in told
+        else:  # as Python tells it
+            assert isinstance(error, TypeError)
+            assert re.match(rf"{name}\(\) .*argument", told)
+
+
+def test_a_function_that_calls_others_is_told_by_its_own_name() -> None:
+    x, y = fnp.ones((3, 4)), fnp.ones((2, 5))
+    with pytest.raises(errors.ShapeError, match=r"^nan_to_num: shapes"):
+        fnp.nan_to_num(x, nan=y)
+    with pytest.raises(errors.ArgumentError, match=r"^mean: 'foo' is not a dtype"):
+        fnp.mean(x, dtype="foo")
+    with pytest.raises(errors.IndexBoundsError, match=r"^index 7 is out of bounds"):
+        x[7]  # pyright: ignore[reportUnusedExpression]
+    with pytest.raises(errors.ShapeError, match=r"^add: shapes"):
+        fnp.apply_along_axis(lambda v: v + y, 0, x)
 
 
 #: Activations of one array and, some of them, a number.

@@ -92,7 +92,7 @@ BAD_SHAPES: list[tuple[F, type[Exception], str]] = [
     ),
     (
         lambda x, y: fnp.einsum_path("ij,ij,jk->ik", x, x, y),
-        errors.ShapeError, "^einsum: .*sizes 3 and 4 of the axis 'j'",
+        errors.ShapeError, "^einsum_path: .*sizes 3 and 4 of the axis 'j'",
     ),
     (
         lambda x, y: fnp.einsum("ij,jk,kl", x, x.T, x, optimize="no"),

@@ -55,7 +55,7 @@ from typing import Any, get_origin
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import FtraceError, Origin, user_origin
+from ftrace.errors import FtraceError, Origin, public_names, user_origin
 from ftrace.ground import settings, spans
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.missing_names import tell_missing
@@ -441,6 +441,7 @@ def publish(
     """
     namespace = vars(sys.modules[module])
     public = namespace.get("__all__") or [n for n in namespace if n[0] != "_"]
+    public_names.update(public)
     made: dict[FunctionType, Eager] = {}  # of several names of one function
     for name in public:
         function = namespace[name]
