@@ -308,3 +308,14 @@ def test_complex_values_are_finite_where_floats_are(
             same |= np.abs(found - wanted) <= info.tiny + units * info.eps * size
             same |= np.abs(size / info.max - 1) < units * info.eps
             assert same.all(), (z[~same][:3], found[~same][:3], wanted[~same][:3])
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_roots_beside_a_subnormal_part_lose_nothing(device: Any, dtype: Any) -> None:
+    """sqrt(x + iy) is sqrt(x) + iy/(2·sqrt(x)) for a small y."""
+    info = np.finfo(dtype)
+    x = np.sqrt(info.tiny) * np.ldexp(1, np.arange(-9, 9))
+    y = info.smallest_subnormal * np.arange(1, 19)
+    got = np.asarray(ft.jit(fnp.sqrt)(lax.complex(*np.array([x, y], info.dtype))))
+    np.testing.assert_allclose(got.real, np.sqrt(x), rtol=2 * info.eps)
+    np.testing.assert_allclose(got.imag, y / (2 * np.sqrt(x)), rtol=4 * info.eps)

@@ -258,7 +258,7 @@ def square_root(z: Complex) -> Complex:
     unscale = term.select(large, 2.0**2, term.select(small, 2.0**-40, one))
     scaled = Complex(a * scale, b * scale)
     t = term.sqrt((scaled.re + absolute(scaled)) * 0.5)
-    other = term.select(term.eq(t, 0.0), 0.0, scaled.im * 0.5 / t)
+    other = term.select(term.eq(t, 0.0), 0.0, scaled.im / (t + t))
     t, other = t * unscale, other * unscale
     right = z.re >= 0.0
     re = term.select(
