@@ -181,6 +181,23 @@ def need_shape(x: tracer.Value, what: str, shape: Shape) -> Any:
     return x
 
 
+def host_array(x: Any, what: str) -> np.ndarray[Any, Any]:
+    """NumPy's array of known values or lists; `what` names it in the message.
+
+    Raises:
+      ShapeError: the lists are not rectangular.
+    """
+    try:
+        return np.asarray(x)
+    except ValueError:
+        if not is_sequence(x):
+            raise
+        raise errors.ShapeError(
+            f"{what} must be rectangular, with lists of one length beside each other, "
+            f"got {x!r:.60}"
+        ) from None
+
+
 def need_known(x: tracer.Value, what: str, instead: str) -> None:
     """Raises where something depends on values, and these are not known."""
     if is_unknown(x):

@@ -577,13 +577,14 @@ def polyder(p: Value, m: int = 1) -> Any:
 
     Raises:
       ValueRangeError: m is negative.
+      ShapeError: p is no vector.
 
     Example:
       >>> fnp.polyder(fnp.array([1, 2, 3]))
       Array([2., 2.], dtype=float32)
     """
     m = ax.check_count(m, "polyder: m")
-    (p,) = ew.promote_inexact(p)
+    (p,) = ew.promote_inexact(ax.vector(p, "polyder: p"))
     if m == 0:
         return p
     size = p.shape[0]
@@ -606,14 +607,14 @@ def polyint(p: Value, m: int = 1, k: Value | None = None) -> Any:
 
     Raises:
       ValueRangeError: m is negative.
-      ShapeError: there are not m constants.
+      ShapeError: p is no vector, or there are not m constants.
 
     Example:
       >>> fnp.polyint(fnp.array([3, 2]), k=5)
       Array([1.5, 2. , 5. ], dtype=float32)
     """
     m = ax.check_count(m, "polyint: m")
-    (p,) = ew.promote_inexact(p)
+    (p,) = ew.promote_inexact(ax.vector(p, "polyint: p"))
     constants = ax.full((m,), 0, p.dtype) if k is None else ravel(k)
     if constants.shape[0] == 1 and m > 1:
         constants = ax.broadcast_to(constants, (m,))

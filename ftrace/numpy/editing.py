@@ -491,7 +491,7 @@ def repeat(
     size = a.shape[axis]
     if ax.is_unknown(repeats):
         return _repeat_traced(a, repeats, axis, total_repeat_length)
-    counts = _host.asarray(repeats)
+    counts: Any = ax.host_array(repeats, "repeat: repeats")
     if counts.dtype.kind not in "biu" or counts.min(initial=0) < 0:
         raise errors.ValueRangeError(
             f"repeat: repeats must be integers from 0, got {repeats!r}"
@@ -707,7 +707,7 @@ def _without(arr: Any, places: Any, axis: int) -> Any:
 
 def _retained_mask(obj: Any, size: int) -> np.ndarray[Any, Any]:
     """Of each position along an axis, whether it stays."""
-    mask = None if isinstance(obj, slice) else _host.asarray(obj)
+    mask = None if isinstance(obj, slice) else ax.host_array(obj, "delete: obj")
     if mask is not None and mask.dtype == np.bool_:
         if mask.shape != (size,):
             raise errors.IndexBoundsError(

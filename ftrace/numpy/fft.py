@@ -208,7 +208,9 @@ def _along_several(name: str, default: tuple[int, int] | None = None):
         norm: str | None = None,
     ) -> Any:
         kind = name[:-1]
-        if default and len(tuple(axes or ())) != 2:
+        s = s if s is None else ax.several(s, f"{name}: s")
+        axes = axes if axes is None else ax.several(axes, f"{name}: axes")
+        if default and len(axes or ()) != 2:
             raise AxisError(f"{name}: two axes are required, got {axes!r}; use {kind}n")
         return _transform(name, kind, a, s, axes, norm)
 
@@ -451,7 +453,7 @@ def _axes(name: str, x: Any, s: Any, axes: Any) -> tuple[int, ...]:
         if count > x.ndim:
             raise ShapeError(f"{name}: {count} lengths for an array of shape {x.shape}")
         return tuple(range(x.ndim - count, x.ndim))
-    return ax.canonical_axes(tuple(axes), x.ndim, name)
+    return ax.canonical_axes(axes, x.ndim, name)
 
 
 def _lengths(

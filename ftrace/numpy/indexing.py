@@ -320,7 +320,7 @@ def _resolve_part(part: Any) -> Any:
         return _resolve_part(array(part))
     if type(part) is Array and part.dtype.kind in "iu":
         return as_signed(part.numpy())  # NumPy, or `parse_index`, looks at them
-    values = np.asarray(part)
+    values = ax.host_array(part, "an index")
     if values.size == 0 and ax.is_sequence(part):
         values = values.astype(np.int32)
     if dtypes.is_narrow(values.dtype) and dtypes.is_integer(values.dtype):

@@ -141,6 +141,52 @@ def test_a_function_that_calls_others_is_told_by_its_own_name() -> None:
         fnp.apply_along_axis(lambda v: v + y, 0, x)
 
 
+MASK = np.ones((2, 5))
+FOREIGN: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda x: fnp.take(x, [1, [2]]), r"^take: an index must be rectangular, .*\[2\]"),
+    (lambda x: x[[1, [2]]], "^an index must be rectangular"),
+    (lambda x: fnp.delete(x, [1, [2]]), "^delete: obj must be rectangular"),
+    (lambda x: fnp.repeat(x, [1, [2]]), "^repeat: repeats must be rectangular"),
+    (lambda x: fnp.polyder(x[0, 0]), r"^polyder: p must be a vector, got shape \(\)"),
+    (lambda x: fnp.polyint(x[0, 0]), r"^polyint: p must be a vector, got shape \(\)"),
+    (lambda x: fnp.fft.fftn(x, 7), "^fftn: s must be a sequence"),
+    (lambda x: fnp.fft.irfftn(x, axes=1.5), "^irfftn: axes must be a sequence"),
+    (lambda x: fnp.fft.ifft2(x, x, MASK), "^ifft2: axis must be an integer"),
+    (lambda x: ft.scipy.linalg.cho_solve(x, x), "^cho_solve: c_and_lower .* pair"),
+    (lambda x: fnp.angle(x, MASK), "^angle: an argument does not fit: The truth value"),
+    (lambda x: fnp.linalg.svd(x, MASK), "^svd: .*The truth value"),
+    (lambda x: fnp.linalg.norm(x, MASK), "^norm: .*The truth value"),
+    (lambda x: fnp.ravel(x, MASK), "^ravel: .*The truth value"),
+    (lambda x: lax.round(x, MASK), "^round: .*The truth value"),
+    (lambda x: fnp.linalg.lstsq(x, x, "bad"), "^lstsq: .* 'bad'"),
+    (lambda x: fnp.einsum(x, [1, [2]]), "^einsum: .*unhashable"),
+    (lambda x: lax.stack(1.0), "^stack: an argument does not fit"),
+    (lambda x: fnp.can_cast(x, x, "bad"), "^can_cast: an argument does not fit"),
+]
+
+
+@pytest.mark.parametrize("under", [lambda f: f, ft.jit])
+@pytest.mark.parametrize(("function", "said"), FOREIGN)
+def test_what_python_says_of_an_argument_comes_with_name_and_line(
+    function: Callable[[Any], Any], said: str, under: Any
+) -> None:
+    with pytest.raises(errors.FtraceError, match=said) as caught:
+        under(function)(fnp.ones((3, 4)))
+    assert Path(__file__).name in str(caught.value)
+
+
+class _Unreadable:
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise ValueError("of the user's")
+
+
+def test_what_code_of_the_users_raises_stays_as_it_is() -> None:
+    for function in (fnp.asarray, fnp.array):
+        with pytest.raises(ValueError, match=r"^of the user's$") as caught:
+            function(_Unreadable())
+        assert type(caught.value) is ValueError
+
+
 #: Activations of one array and, some of them, a number.
 ACTIVATIONS = [
     "celu", "elu", "gelu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",

@@ -55,7 +55,14 @@ from typing import Any, get_origin
 import numpy as np
 
 from ftrace import dtypes
-from ftrace.errors import FtraceError, Origin, public_names, user_origin
+from ftrace.errors import (
+    ArgumentError,
+    FtraceError,
+    Origin,
+    is_internal,
+    public_names,
+    user_origin,
+)
 from ftrace.ground import settings, spans
 from ftrace.ground.fast_dataclasses import dataclass
 from ftrace.ground.missing_names import tell_missing
@@ -158,7 +165,11 @@ def recalling(
                 result = backend().run_call(function, numbers, args, kwargs)
                 if result is not None:
                     return result
-            result = function(*args, **kwargs)
+            try:
+                result = function(*args, **kwargs)
+            except (TypeError, ValueError) as error:
+                _tell_foreign(name, error)
+                raise
             return result if shares else own(result, args, kwargs)
         scope, origin = scopes[-1], user_origin(name, 2)
         if Array.any_placed and Tracer in map(type, args):
@@ -208,11 +219,33 @@ def run_at(
         if error.of_operands:
             error.operands = tuple(_describe_operands(args, kwargs))
         raise
+    except (TypeError, ValueError) as error:
+        _tell_foreign(function.__name__, error)
+        raise
     finally:
         provenance.origin = provenance.caller = None
     if shares or result.__class__ is Tracer:
         return result
     return own(result, args, kwargs)
+
+
+#: What Python says where a function takes other arguments.
+_MISCALLED = re.compile(r"\S+\(\) (takes|got|missing) ")
+
+
+def _tell_foreign(name: str, error: Exception) -> None:
+    """Raises what Python or NumPy say of an argument with the user's line.
+
+    How many arguments there are is as Python says it; code of the user's raises what it
+    does.
+    """
+    if type(error) not in (TypeError, ValueError) or _MISCALLED.match(f"{error}"):
+        return
+    trace: Any = error.__traceback__
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    if is_internal(trace.tb_frame.f_code):
+        raise ArgumentError(f"{name}: an argument does not fit: {error}") from error
 
 
 def _describe_operands(args: Any, kwargs: Any) -> Iterator[str]:
