@@ -27,7 +27,7 @@ from ftrace import dtypes
 from ftrace.errors import DerivativeError, PrimitiveError
 from ftrace.ground.fast_dataclasses import NamedTuple, dataclass
 from ftrace.trace.avals import Bundle, ShapedArray
-from ftrace.trace.graph import Flags, Node, Nodes, Op, make_node
+from ftrace.trace.graph import Flags, Node, Nodes, Op, make_node, making_nodes_of
 from ftrace.trace.primitives.ranges import Range
 
 Array = Any  # of NumPy, whose stubs leave too much unknown
@@ -272,8 +272,12 @@ item_p = _Item("item", "item")
 
 
 def items(bundle: Node) -> list[Node]:
-    """The results of a compound's node."""
-    return [item_p(bundle, arg=i) for i in range(len(bundle.aval.items))]
+    """The results of a compound's node, of the line that it is of."""
+    with making_nodes_of(bundle.origin):
+        results = [item_p(bundle, arg=i) for i in range(len(bundle.aval.items))]
+    for result in results:  # passes ask for what is there, and have no line
+        result.origin = bundle.origin
+    return results
 
 
 def find_record(name: str) -> Op:

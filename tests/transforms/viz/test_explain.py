@@ -14,6 +14,7 @@ import pytest
 
 import ftrace as ft
 import ftrace.numpy as fnp
+from ftrace import lax
 from ftrace.errors import ArgumentError
 from ftrace.trace.graph import names_of
 from ftrace.transforms.viz import explain as module
@@ -681,3 +682,30 @@ def test_of_many_steps_the_longest_are_shown() -> None:
     seconds = [part.seconds or 0.0 for part in found.kernels]
     left = [s for number, s in enumerate(seconds) if number not in shown]
     assert max(left) <= min(seconds[number] for number in shown)
+
+
+def _libraries_and_loops(x: Any) -> Any:
+    y = fnp.cumsum(fnp.sort(x @ x.T, 0), 1)
+    z = lax.fori_loop(0, 5, lambda i, a: a * 1.1 + i, y)
+    found = lax.scan(lambda c, row: (c + row @ row, c), 0.0, z)
+    branch = lax.cond(fnp.sum(z) > 0, lambda z: z, lambda z: -z, z)
+    return found, branch, fnp.linalg.qr(x), fnp.linalg.cholesky(z @ z.T)
+
+
+def test_results_of_libraries_and_loops_are_of_the_line_that_asks_for_them(
+    tmp_path: Path,
+) -> None:
+    """Also where they have just been compiled, and where they come from a cache."""
+    code, x = _libraries_and_loops.__code__, fnp.ones((3, 3))
+    inside = range(code.co_firstlineno, code.co_firstlineno + 7)
+    texts: list[str] = []
+    with ft.config(cache_dir=str(tmp_path)):
+        for _ in range(2):
+            ft.clear_caches()
+            f = ft.jit(_libraries_and_loops)
+            f(x)
+            texts.append(str(f.lower(x).compile()))
+    told = [int(n) for n in re.findall(r"# \w+\.py:(\d+) ", texts[0])]
+    assert told
+    assert set(told) <= set(inside)
+    assert texts[0] == texts[1]
