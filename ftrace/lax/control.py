@@ -122,6 +122,10 @@ def switch(
       >>> lax.switch(1, branches, 3), lax.switch(7, branches, 3)
       (Array(9, dtype=int32, weak_type=True), Array(27, dtype=int32, weak_type=True))
     """
+    if not np.iterable(branches):
+        raise errors.ArgumentError(
+            f"switch takes a sequence of functions, got {branches!r:.60}"
+        )
     branches = list(branches)
     if operand is not NOT_GIVEN:
         operands = (operand,)

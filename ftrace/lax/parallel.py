@@ -17,7 +17,15 @@ import numpy as np
 from ftrace import dtypes
 from ftrace.errors import ArgumentError, DtypeError, ShapeError, ValueRangeError, one_of
 from ftrace.numpy import reductions
-from ftrace.numpy.axes import as_value, canonical_axis, cast, move_axis, reshape
+from ftrace.numpy.axes import (
+    as_value,
+    canonical_axis,
+    cast,
+    move_axis,
+    reshape,
+    several,
+    static_int,
+)
 from ftrace.numpy.new_arrays import arange, zeros_like
 from ftrace.numpy.sorting import where
 from ftrace.trace.bind import bind_compound
@@ -260,12 +268,22 @@ def _gather(axes: Sequence[Axis], x: Value, op: Compound = red.all_gather_p) -> 
     return reshape(x, (sizes, *single))
 
 
+def _integers(what: str, rows: Any) -> list[list[int]]:
+    """Rows of integers, as users write them.
+
+    Raises:
+      ArgumentError: they are none.
+    """
+    found = [several(row, f"{what}, each entry,") for row in several(rows, what)]
+    return [[static_int(i, f"{what}, each number,") for i in row] for row in found]
+
+
 def _table(
     what: str, axes: Sequence[Axis], groups: Any, fill: bool = False
 ) -> np.ndarray[Any, Any]:
     """The groups as rows, checked; `fill`: shorter ones name nobody, -1, at the end."""
     size = prod(axis.size for axis in axes)
-    rows = [list(map(operator.index, row)) for row in groups]
+    rows = _integers(f"{what}: axis_index_groups", groups)
     listed = sorted(i for row in rows for i in row)
     lengths = {len(row) for row in rows}
     if (len(lengths) != 1 and not fill) or listed != list(range(size)):
@@ -600,9 +618,9 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     what = "ppermute"
     axes = _axes(what, axis_name)
     size = prod(axis.size for axis in axes)
-    pairs = [(operator.index(a), operator.index(b)) for a, b in perm]
-    columns = list(zip(*pairs, strict=True)) or [(), ()]
-    if any(
+    pairs = _integers(f"{what}: perm", perm)
+    columns = list(zip(*pairs, strict=False)) or [(), ()]
+    if any(len(pair) != 2 for pair in pairs) or any(
         len({*column}) < len(column) or not all(0 <= i < size for i in column)
         for column in columns
     ):
@@ -642,7 +660,9 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
       ...     fnp.array([10, 20, 30]))
       Array([30, 10, 20], dtype=int32)
     """
-    sources = [operator.index(i) for i in perm]
+    sources = [
+        static_int(i, "pshuffle: each of perm") for i in several(perm, "pshuffle: perm")
+    ]
     if sorted(sources) != list(range(axis_size(axis_name))):
         raise ValueRangeError(
             f"pshuffle: perm must be a permutation of the {axis_size(axis_name)} "

@@ -567,7 +567,7 @@ def padtype_to_pads(
       >>> lax.padtype_to_pads((8,), (3,), (1,), "SAME")
       [(1, 1)]
     """
-    kind = padding.upper()
+    kind = padding.upper() if hasattr(padding, "upper") else padding
     errors.one_of(WITHOUT_PAIRS, kind, ("SAME", "SAME_LOWER", "VALID"))
     pads: list[tuple[int, int]] = []
     for n, window, step in zip(in_shape, window_shape, window_strides, strict=True):

@@ -160,9 +160,35 @@ FOREIGN: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: lax.round(x, MASK), "^round: .*The truth value"),
     (lambda x: fnp.linalg.lstsq(x, x, "bad"), "^lstsq: .* 'bad'"),
     (lambda x: fnp.einsum(x, [1, [2]]), "^einsum: .*unhashable"),
+    (lambda x: lax.switch(0, 7), "^switch takes a sequence of functions, got 7"),
+    (lambda x: lax.padtype_to_pads(x, x, x, 7), "^padtype_to_pads: padding, .* got 7"),
+    (
+        lambda x: lax.padtype_to_pads(x, x, x, MASK),
+        "^padtype_to_pads: padding, if it is no list",
+    ),
     (lambda x: lax.stack(1.0), "^stack: an argument does not fit"),
     (lambda x: fnp.can_cast(x, x, "bad"), "^can_cast: an argument does not fit"),
 ]
+
+
+ALONG: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda x: lax.pshuffle(x, "i", "bad"), "^pshuffle: each of perm must be an int"),
+    (lambda x: lax.pshuffle(x, "i", 7), "^pshuffle: perm must be a sequence"),
+    (lambda x: lax.ppermute(x, "i", 7), "^ppermute: perm must be a sequence"),
+    (lambda x: lax.ppermute(x, "i", [1]), "^ppermute: perm, each entry, must be a seq"),
+    (lambda x: lax.ppermute(x, "i", [(0, 1, 2)]), "^ppermute: perm must be pairs"),
+    (lambda x: lax.ppermute(x, "i", [("a", 2)]), "^ppermute: perm, each number, must"),
+    (lambda x: lax.psum(x, "i", axis_index_groups=7), "^psum: axis_index_groups must"),
+]
+
+
+@pytest.mark.parametrize(("function", "said"), ALONG)
+def test_wrong_instances_along_an_axis_are_told(
+    function: Callable[[Any], Any], said: str
+) -> None:
+    with pytest.raises(errors.FtraceError, match=said) as caught:
+        ft.vmap(function, axis_name="i")(fnp.ones(3))
+    assert Path(__file__).name in str(caught.value)
 
 
 @pytest.mark.parametrize("under", [lambda f: f, ft.jit])
