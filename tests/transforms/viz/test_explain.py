@@ -191,8 +191,10 @@ def test_layers_that_are_alike_have_lines_of_their_own() -> None:
 
     w = fnp.ones((64, 64))
     first, second = ft.explain(lambda x: other(w, same(w, x)))(X).kernels
-    assert "(same)" in first.statements
-    assert "(other)" not in first.statements
+    # A weight that both load is one node, with the line that asked for it last.
+    lines = [s for s in first.statements.splitlines() if "load buffer2" not in s]
+    assert "(same)" in str(lines)
+    assert "(other)" not in str(lines)
     assert "(other)" in second.statements.split("reduce")[1]
 
 
