@@ -21,7 +21,7 @@ of a function of a module is cached.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from operator import getitem
 from typing import Any, TypeVar
@@ -60,7 +60,7 @@ from ftrace.trace.primitives.primitive import ELEMENTWISE, Compound, Primitive, 
 from ftrace.trace.primitives.reference import convert, converter
 from ftrace.trace.primitives.sources import const_p, is_variable
 from ftrace.trace.symbolic import is_dynamic
-from ftrace.trace.tiering import ASKED, count_operation
+from ftrace.trace.tiering import ASKED, TRACED_BEFORE_GRAPH, Tally, count_operation
 from ftrace.trace.tracing.scopes import Scope, asarray, scope_of
 from ftrace.trace.tracing.trace import match_aval, trace
 from ftrace.trace.tracing.tracer import Function, Tracer, Value, aval_of, wrap_integer
@@ -271,9 +271,11 @@ def run_fused(
         # Else NumPy would expand a captured weight to all places of a product.
         operands = [lift_array(x, scope) for x in operands]
         if closed and all(map(_is_known_by_type, operands)):
-            fused = composite_of(Composite, function, operands, static)
-            if fused.steps:
-                return fused.record(scope, operands)
+            key = _key_of(function, operands, static)
+            if _comes_again(key):
+                fused = _composite_at(key, Composite, function, operands, static)
+                if fused.steps:
+                    return fused.record(scope, operands)
         return function(*operands, **static)
     arrays = [asarray(x) for x in operands]
     placed = do_placed(_fuse, function, arrays, **static)
@@ -373,23 +375,46 @@ K = TypeVar("K", bound=Composite)
 _NODE_BYTES = 1500
 
 
+def _comes_again(key: Hashable) -> bool:
+    """Have calls like this one been traced before, so that a graph of them pays?"""
+    known = calls.get(key) or calls.put(key, Tally())
+    return not isinstance(known, Tally) or known.reaches(TRACED_BEFORE_GRAPH)
+
+
 def composite_of(
     kind: Callable[[Graph], K],
     function: Callable[..., Any],
-    arrays: Sequence[Value],
+    arrays: Sequence[Array],
     static: dict[str, Any],
     closed: bool = True,
 ) -> K:
     """The composite of `function(*arrays, **static)`; what it was before, if closed."""
+    key = _key_of(function, arrays, static) if closed else None
+    return _composite_at(key, kind, function, arrays, static)
+
+
+def _key_of(
+    function: Callable[..., Any], arrays: Sequence[Value], static: dict[str, Any]
+) -> Hashable:
     # 2 and 2.0, or 0.0 and -0.0, are equal and mean different programs.
     chosen = tuple([(k, v.__class__, v or repr(v)) for k, v in static.items()])
-    avals = tuple([aval_of(x) for x in arrays])
-    key = signature(function, avals, chosen)
-    found: K | None = calls.get(key) if closed else None
-    if found is None:
+    return signature(function, tuple([aval_of(x) for x in arrays]), chosen)
+
+
+def _composite_at(
+    key: Hashable,
+    kind: Callable[[Graph], K],
+    function: Callable[..., Any],
+    arrays: Sequence[Value],
+    static: dict[str, Any],
+) -> K:
+    """That which the table has; None is no key."""
+    found: Any = None if key is None else calls.get(key)
+    if found is None or isinstance(found, Tally):
+        avals = tuple([aval_of(x) for x in arrays])
         graph = trace("eager", lambda *xs: [function(*xs, **static)], avals)
         found = kind(graph)
-        if closed:
+        if key is not None:
             calls.put(key, found, _NODE_BYTES * len(graph.nodes))
     return found
 
