@@ -24,11 +24,7 @@ from ftrace.trace.bind import bind, elementwise
 from ftrace.trace.eager.composite import run_fused
 from ftrace.trace.eager.function_objects import Eager, member
 from ftrace.trace.graph import Op
-from ftrace.trace.primitives import (
-    broadcast as bc,
-    elementwise as p,
-    reduction as red,
-)
+from ftrace.trace.primitives import broadcast as bc, elementwise as p, reduction as red
 from ftrace.trace.primitives.primitive import Primitive
 from ftrace.trace.pytree import tree
 from ftrace.trace.tracing.trace import trace

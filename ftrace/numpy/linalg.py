@@ -26,13 +26,7 @@ from ftrace.numpy.data_types import finfo
 from ftrace.numpy.factorizations import *
 from ftrace.numpy.factorizations import eigvalsh, matrices, norm, square, svdvals
 from ftrace.numpy.joining import sequence_of
-from ftrace.numpy.linear import (
-    label_sizes,
-    matmul,
-    matrix_transpose,
-    tensordot,
-    vecdot,
-)
+from ftrace.numpy.linear import label_sizes, matmul, matrix_transpose, tensordot, vecdot
 from ftrace.numpy.matrices import eye
 from ftrace.numpy.reductions import sum as add_up
 from ftrace.numpy.statistics import squared_magnitude

@@ -31,11 +31,7 @@ from ftrace.trace.primitives.primitive import Compound, Primitive
 from ftrace.trace.primitives.reference import convert
 from ftrace.trace.symbolic import any_dynamic, bounds, is_dynamic, same_size
 from ftrace.trace.tiering import ASKED, count_operation
-from ftrace.trace.tracing.scopes import (
-    asarray,
-    current_scope,
-    scope_of,
-)
+from ftrace.trace.tracing.scopes import asarray, current_scope, scope_of
 from ftrace.trace.tracing.tracer import (
     NUMPY,
     Tracer,

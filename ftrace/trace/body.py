@@ -25,14 +25,7 @@ from ftrace.trace.batching import batch_nodes, place_axis
 from ftrace.trace.effects import check_repeatable, rehearsal
 from ftrace.trace.evaluate import NumpyPlan
 from ftrace.trace.flatten_arguments import put
-from ftrace.trace.graph import (
-    Body,
-    Node,
-    dependents,
-    lines_in,
-    substitute,
-    toposort,
-)
+from ftrace.trace.graph import Body, Node, dependents, lines_in, substitute, toposort
 from ftrace.trace.primitives.elementwise import cast
 from ftrace.trace.primitives.sources import is_variable, stand_ins, variable, zeros_like
 from ftrace.trace.symbolic import same_size

@@ -32,11 +32,7 @@ from ftrace.trace.avals import Shape
 from ftrace.trace.body import close
 from ftrace.trace.control.conditional import Branches, cond_p
 from ftrace.trace.graph import Node
-from ftrace.trace.primitives import (
-    elementwise as p,
-    reduction as red,
-    sources,
-)
+from ftrace.trace.primitives import elementwise as p, reduction as red, sources
 from ftrace.trace.primitives.library import scan
 from ftrace.trace.primitives.movement import reshape, shift_axis
 from ftrace.trace.primitives.primitive import items
