@@ -17,6 +17,7 @@ import ftrace as ft
 import ftrace.numpy as fnp
 from ftrace import errors, profiler
 from ftrace.ground import spans
+from ftrace.trace.tiering import TRACED_BEFORE_GRAPH
 
 W, X = fnp.ones((640, 320)), fnp.ones((960, 640))
 
@@ -107,7 +108,13 @@ def test_threads_that_share_a_kernel_have_lines_of_their_own() -> None:
         assert [r.name for r in around] == [piece.name]
 
 
-def test_the_summary_adds_up_by_line(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("traced", range(TRACED_BEFORE_GRAPH + 2))
+def test_the_summary_adds_up_by_line(
+    traced: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ft.clear_caches()
+    for _ in range(traced):  # however often its compositions have been traced
+        ft.make_graph(lambda x: layer(W, x))(X)
     f = ft.jit(lambda x: layer(W, x))
     with ft.profile() as found:
         for _ in range(3):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from inspect import isframe
 from typing import Any
@@ -52,7 +53,10 @@ def trace(
       The graph. It may use variables of scopes around this one.
     """
     with scopes.returning():
-        with span("trace", transform, None), Scope(transform) as scope:
+        # A composition of ours within a trace is a part of that.
+        within = transform == "eager" and bool(stack.scopes)
+        told = nullcontext() if within else span("trace", transform, None)
+        with told, Scope(transform) as scope:
             scope.bound, scope.exact = bindings is not None, exact
             scope.arguments, scope.along, scope.meant = len(avals), along, meant
             values = bindings or known or [None] * len(avals)
