@@ -87,6 +87,8 @@ def static_index(value: Any, what: str) -> int:
     if type(value) is int:
         return value
     try:
+        if type(value) is np.bool_:  # an old NumPy takes it, with a warning
+            raise TypeError
         return operator.index(value)
     except errors.ConcretizationTypeError:
         raise
