@@ -18,7 +18,7 @@ from ftrace.trace.arrays.array import Array
 from ftrace.trace.tiering import JIT_CALLS_BEFORE_RECORD
 
 ROOT = Path(__file__).parents[2]
-#: The first is traced, some are found again, then one is bound, and two are native.
+#: The first is traced, some are found again, then one is recorded, and two are native.
 CALLS = JIT_CALLS_BEFORE_RECORD + 4
 
 
